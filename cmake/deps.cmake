@@ -1,0 +1,17 @@
+# Third-party libraries, all Debian 12 packages; the version given is the oldest one tried.
+# Each is linked only by the folder that wraps it (see layers.cmake).
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(tl-expected REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(simdjson 3.0 REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
+find_package(ICU 72 REQUIRED COMPONENTS uc)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy>=1.0.3)
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  pkg_check_modules(LIBURING REQUIRED IMPORTED_TARGET liburing>=2.3)
+endif()
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8.1)
+if(DELTAFIN_TESTS)
+  find_package(GTest 1.12 REQUIRED)
+endif()

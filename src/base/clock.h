@@ -1,0 +1,24 @@
+// clock.h: monotonic time. Code that measures or waits takes a Clock so that tests can move time by hand.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace deltafin {
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual int64_t NowNs() const = 0;  // nanoseconds since an arbitrary start
+};
+
+class SteadyClock final : public Clock {
+ public:
+  int64_t NowNs() const override {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  }
+};
+
+inline double SecondsBetween(int64_t from_ns, int64_t to_ns) { return static_cast<double>(to_ns - from_ns) * 1e-9; }
+
+}  // namespace deltafin

@@ -1,0 +1,95 @@
+// ExpertCache: routed experts in memory: a fixed number of slots between the drives and the kernels.
+//
+// One read per expert is in flight at most; a slot that is pinned or being filled is never evicted; results never depend on
+// the number of slots or on the order in which reads end. The number of slots is fixed at creation (at least the floor), so
+// the budget cannot be exceeded. A failed read frees its slot and is reported to whoever waits for it.
+// Thread rule: all public calls on the engine thread; completions arrive on the I/O thread and meet it at one lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "cache/eviction_policy.h"
+#include "checkpoint/expert_source.h"
+
+namespace deltafin {
+
+class ExpertCache;
+
+// Keeps one expert's bytes where they are. Move-only; released when it dies.
+class ExpertPin {
+ public:
+  ExpertPin() = default;
+  ExpertPin(ExpertPin&& other) noexcept;
+  ExpertPin& operator=(ExpertPin&& other) noexcept;
+  ~ExpertPin();
+
+  const ExpertWeights& weights() const;
+  ExpertKey key() const;
+
+ private:
+  friend class ExpertCache;
+  ExpertPin(ExpertCache* cache, int32_t slot) : cache_(cache), slot_(slot) {}
+  ExpertCache* cache_ = nullptr;
+  int32_t slot_ = -1;
+};
+
+struct ExpertCacheCounters {
+  uint64_t hits = 0;            // wanted and already in memory (or on its way)
+  uint64_t misses = 0;          // wanted and read on demand
+  uint64_t evictions = 0;
+  uint64_t demand_bytes = 0;    // payload
+  double wait_seconds = 0;      // time Next() waited for reads
+};
+
+struct ExpertCacheOptions {
+  int64_t slots = 0;  // >= ExpertCache::Floor()
+  // Largest Begin(): sizes the internal tables, so that nothing is allocated later.
+  int64_t max_batch = 0;  // experts of a layer
+};
+
+class ExpertCache {
+ public:
+  // Fewest slots with which a layer can run: the experts of one token.
+  static int64_t Floor(int64_t experts_per_token) { return experts_per_token; }
+  // Memory of one slot of `source`, rounded to whole 4 KiB.
+  static uint64_t SlotBytes(const ExpertSource& source);
+
+  static Result<std::unique_ptr<ExpertCache>> Create(ExpertSource& source, const ExpertCacheOptions& options,
+                                                     std::unique_ptr<EvictionPolicy> policy, const Clock& clock);
+  ~ExpertCache();
+
+  // Starts the batch of one layer: `experts` ascending and distinct. Hits are held, as many misses as there are free slots
+  // start being read at once, the others as slots come free. Begin does not wait, so work that needs no routed expert can
+  // run before the first Next(). A batch must be finished (Next() until done) or abandoned (Abandon()) before the next.
+  void Begin(int32_t layer, std::span<const int32_t> experts);
+
+  // The next expert of the batch that is ready, in order of arrival, and its position in `experts`. Waits when none is.
+  // Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all slots
+  // pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kCancelled: the batch must then be abandoned.
+  struct Ready {
+    ExpertPin pin;
+    int32_t position = 0;
+  };
+  Result<Ready> Next(CancelToken cancel);
+  // Gives up the rest of the batch: waits for reads in flight, whose experts stay cached.
+  void Abandon();
+
+  const ExpertCacheCounters& counters() const;
+  int64_t slots() const;
+  int64_t resident() const;  // slots holding an expert
+
+ private:
+  friend class ExpertPin;
+  struct State;
+  explicit ExpertCache(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace deltafin

@@ -1,0 +1,78 @@
+// Checkpoint: a folder in the release's layout, opened and checked: config.json, model.safetensors.index.json, shards.
+//
+// Open() reads the headers (or their cached form), and holds every text tensor's place: after it, each tensor that the
+// spec calls for is known to be there with the right dtype and shape, inside its file, overlapping nothing. Holds no
+// weights. Immutable after Open; thread-safe.
+// Errors name the file, the tensor or key, what was expected and what was found.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "io/direct_file.h"
+#include "spec/expert_record.h"
+#include "spec/model_spec.h"
+#include "tensor/tensor.h"
+
+namespace deltafin {
+
+// Where a dense tensor lies.
+struct TensorPlace {
+  DType dtype = DType::kF32;
+  Shape shape;
+  int32_t shard = 0;
+  uint64_t offset = 0;  // absolute, in bytes from the start of the file
+  uint64_t bytes = 0;
+};
+
+// Where a routed expert lies: one contiguous extent of a shard.
+struct ExpertPlace {
+  int32_t shard = 0;
+  uint64_t offset = 0;
+  ExpertRecordLayout layout;
+};
+
+struct CheckpointOptions {
+  std::string folder;
+  // Folder for the cached header index ("" = do not cache). See docs/FORMAT.md.
+  std::string index_cache_folder;
+};
+
+class Checkpoint {
+ public:
+  static Result<Checkpoint> Open(const CheckpointOptions& options);
+
+  Checkpoint(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;
+  ~Checkpoint();
+
+  const std::string& folder() const;
+  const ModelSpec& spec() const;
+  // Changes whenever config or weights' places change: hash over config and headers; names caches and saved state.
+  uint64_t fingerprint() const;
+
+  // The dense (non-expert) text tensors, by full checkpoint name. Find aborts on a name that the spec does not call for;
+  // everything the spec calls for is there.
+  const TensorPlace& Dense(std::string_view name) const;
+  // Names of one layer's dense tensors in file order; layer -1: the globals (embed_tokens, lm_head, norm, output_attn_res_*).
+  const std::vector<std::string>& DenseNames(int layer) const;
+  const ExpertPlace& Expert(ExpertKey key) const;
+
+  int shard_count() const;
+  const DirectFile& shard(int index) const;
+  uint64_t expert_bytes_total() const;
+  uint64_t dense_bytes_total() const;  // text only, without vision
+  bool headers_were_cached() const;
+
+ private:
+  struct State;
+  explicit Checkpoint(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace deltafin

@@ -1,0 +1,46 @@
+// DirectFile: a file opened for reads that bypass the page cache.
+//
+// Linux: O_DIRECT with the alignment from statx; Darwin: F_NOCACHE. Where a file system refuses direct reads the file is
+// opened buffered, buffered() says so, and the caller warns once. Never writes. Move-only; closes when it dies.
+// One of direct_file_linux.cc and direct_file_darwin.cc is linked. Thread-safe once open: reads carry their offset.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace deltafin {
+
+class DirectFile {
+ public:
+  // kNotFound, kIo (with path and errno text).
+  static Result<DirectFile> Open(const std::string& path);
+
+  DirectFile() = default;
+  DirectFile(DirectFile&& other) noexcept { *this = static_cast<DirectFile&&>(other); }
+  DirectFile& operator=(DirectFile&& other) noexcept;
+  ~DirectFile() { Close(); }
+
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_; }
+  uint64_t size() const { return size_; }
+  // Offsets, lengths and memory of reads must be multiples of this (a power of two, 1..64 KiB; 512 or 4096 as a rule).
+  uint64_t alignment() const { return alignment_; }
+  bool buffered() const { return buffered_; }
+  // Device number of the file system: reads of one device share a queue.
+  uint64_t device() const { return device_; }
+
+ private:
+  void Close() noexcept;
+
+  std::string path_;
+  int fd_ = -1;
+  uint64_t size_ = 0;
+  uint64_t alignment_ = 1;
+  uint64_t device_ = 0;
+  bool buffered_ = false;
+};
+
+}  // namespace deltafin

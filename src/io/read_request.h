@@ -1,0 +1,37 @@
+// read_request.h: one read and its result, as all of src/io speaks of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+#include "io/direct_file.h"
+
+namespace deltafin {
+
+// Demand reads somebody waits for; prefetch reads may be wanted soon; background reads are nobody's hurry.
+enum class IoPriority : uint8_t { kDemand = 0, kPrefetch = 1, kBackground = 2 };
+inline constexpr int kIoPriorities = 3;
+
+// Names a group of reads that may be cancelled together. 0 is "no group".
+using IoTag = uint64_t;
+
+// What the caller wants: bytes [offset, offset + bytes) of a file. The read is widened to the file's alignment, so the
+// wanted bytes land at destination + offset % file->alignment().
+struct ReadRequest {
+  const DirectFile* file = nullptr;  // outlives the read
+  uint64_t offset = 0;               // any byte
+  uint64_t bytes = 0;                // > 0
+  std::byte* destination = nullptr;  // aligned to file->alignment(), with room for WidenedBytes()
+};
+
+// Bytes that the widened read takes from the device and writes to the destination (at most; less at the end of the file).
+inline uint64_t WidenedBytes(uint64_t offset, uint64_t bytes, uint64_t alignment) {
+  return AlignUp(offset + bytes, alignment) - AlignDown(offset, alignment);
+}
+// The same for an unknown offset: what a slot needs to hold any record of this size.
+inline uint64_t WidenedBytesAnywhere(uint64_t bytes, uint64_t alignment) {
+  return AlignUp(bytes + alignment - 1, alignment);
+}
+
+}  // namespace deltafin

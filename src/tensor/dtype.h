@@ -1,0 +1,32 @@
+// dtype.h: element types that occur in the release's files.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace deltafin {
+
+enum class DType : uint8_t { kF32, kBF16, kU8, kI64 };
+
+constexpr int64_t ByteSize(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return 4;
+    case DType::kBF16: return 2;
+    case DType::kU8: return 1;
+    case DType::kI64: return 8;
+  }
+  return 0;
+}
+
+// As safetensors headers spell them.
+constexpr std::string_view ToString(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return "F32";
+    case DType::kBF16: return "BF16";
+    case DType::kU8: return "U8";
+    case DType::kI64: return "I64";
+  }
+  return "?";
+}
+
+}  // namespace deltafin

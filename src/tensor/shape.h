@@ -1,0 +1,48 @@
+// Shape: up to four dimensions, row-major, last one contiguous. A value type.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "base/check.h"
+
+namespace deltafin {
+
+class Shape {
+ public:
+  static constexpr int kMaxRank = 4;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims) {
+    DFIN_CHECK(dims.size() <= kMaxRank, "at most four dimensions");
+    for (const int64_t d : dims) dims_[static_cast<size_t>(rank_++)] = d;
+  }
+
+  int rank() const { return rank_; }
+  int64_t operator[](int i) const { return dims_[static_cast<size_t>(i)]; }
+  void Append(int64_t dim) {
+    DFIN_CHECK(rank_ < kMaxRank, "at most four dimensions");
+    dims_[static_cast<size_t>(rank_++)] = dim;
+  }
+  int64_t elements() const {
+    int64_t n = 1;
+    for (int i = 0; i < rank_; ++i) n *= dims_[static_cast<size_t>(i)];
+    return n;
+  }
+  bool operator==(const Shape&) const = default;
+
+ private:
+  std::array<int64_t, kMaxRank> dims_{};
+  int rank_ = 0;
+};
+
+// "[96, 128]".
+inline std::string ToString(const Shape& shape) {
+  std::string text = "[";
+  for (int i = 0; i < shape.rank(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+}  // namespace deltafin

@@ -1,0 +1,3 @@
+#include "tensor/tensor.h"
+
+#include "tensor/mxfp4.h"

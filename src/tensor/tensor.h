@@ -1,0 +1,71 @@
+// Views of tensors. None of them owns memory; whoever hands one out says how long it lives. Thread rule: value types.
+//
+// TensorView   a weight as it lies in a file or buffer: dtype, shape, contiguous.
+// Rows         mutable float32 activations [rows, width], rows `stride` floats apart.
+// ConstRows    the same, read-only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace deltafin {
+
+struct TensorView {
+  const std::byte* data = nullptr;  // aligned to the element size
+  DType dtype = DType::kF32;
+  Shape shape;
+
+  bool empty() const { return data == nullptr; }
+  int64_t bytes() const { return shape.elements() * ByteSize(dtype); }
+  const float* f32() const {
+    DFIN_DCHECK(dtype == DType::kF32, "tensor is not F32");
+    return reinterpret_cast<const float*>(data);
+  }
+  const uint16_t* bf16() const {
+    DFIN_DCHECK(dtype == DType::kBF16, "tensor is not BF16");
+    return reinterpret_cast<const uint16_t*>(data);
+  }
+};
+
+struct Rows {
+  float* data = nullptr;
+  int64_t rows = 0;
+  int64_t width = 0;
+  int64_t stride = 0;  // floats from one row to the next, >= width
+
+  Rows() = default;
+  Rows(float* data, int64_t rows, int64_t width) : Rows(data, rows, width, width) {}
+  Rows(float* data, int64_t rows, int64_t width, int64_t stride)
+      : data(data), rows(rows), width(width), stride(stride) {}
+
+  float* row(int64_t r) const { return data + r * stride; }
+  // Rows [first, first + count).
+  Rows Slice(int64_t first, int64_t count) const { return {data + first * stride, count, width, stride}; }
+  // Columns [first, first + count) of every row.
+  Rows Columns(int64_t first, int64_t count) const { return {data + first, rows, count, stride}; }
+};
+
+struct ConstRows {
+  const float* data = nullptr;
+  int64_t rows = 0;
+  int64_t width = 0;
+  int64_t stride = 0;
+
+  ConstRows() = default;
+  ConstRows(const Rows& other)  // NOLINT: implicit, as span<T> to span<const T>
+      : data(other.data), rows(other.rows), width(other.width), stride(other.stride) {}
+  ConstRows(const float* data, int64_t rows, int64_t width) : ConstRows(data, rows, width, width) {}
+  ConstRows(const float* data, int64_t rows, int64_t width, int64_t stride)
+      : data(data), rows(rows), width(width), stride(stride) {}
+
+  const float* row(int64_t r) const { return data + r * stride; }
+  ConstRows Slice(int64_t first, int64_t count) const { return {data + first * stride, count, width, stride}; }
+  ConstRows Columns(int64_t first, int64_t count) const { return {data + first, rows, count, stride}; }
+};
+
+}  // namespace deltafin
