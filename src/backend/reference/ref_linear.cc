@@ -1,0 +1,65 @@
+// Embed, Linear, RmsNorm and the elementwise operations.
+#include "backend/reference/ref_ops.h"
+
+namespace deltafin::ref {
+
+void Embed(const EmbedArgs& args) {
+  for (int64_t r = 0; r < args.out.rows; ++r) {
+    const int64_t first = args.ids[static_cast<size_t>(r)] * args.out.width;
+    for (int64_t c = 0; c < args.out.width; ++c) args.out.row(r)[c] = Bf16ToFloat(args.table.bf16()[first + c]);
+  }
+}
+
+void RmsNorm(const RmsNormArgs& args) {
+  const int64_t width = args.x.width;
+  for (int64_t r = 0; r < args.x.rows; ++r) {
+    const float* x = args.x.row(r);
+    double squares = 0;
+    for (int64_t c = 0; c < width; ++c) squares += static_cast<double>(x[c]) * x[c];
+    const double factor = 1.0 / std::sqrt(squares / static_cast<double>(width) + args.eps);
+    for (int64_t c = 0; c < width; ++c)
+      args.out.row(r)[c] = static_cast<float>(x[c] * factor * WeightAt(args.weight, c));
+  }
+}
+
+void Linear(const LinearArgs& args) {
+  const int64_t outputs = args.weight.shape[0], inner = args.weight.shape[1];
+  for (int64_t r = 0; r < args.x.rows; ++r) {
+    const float* x = args.x.row(r);
+    for (int64_t n = 0; n < outputs; ++n) {
+      double sum = 0;
+      for (int64_t k = 0; k < inner; ++k) sum += WeightAt(args.weight, n * inner + k) * x[k];
+      args.out.row(r)[n] = static_cast<float>(sum);
+    }
+  }
+}
+
+void SigmoidGate(const SigmoidGateArgs& args) {
+  for (int64_t r = 0; r < args.x.rows; ++r) {
+    float* x = args.x.row(r);
+    for (int64_t c = 0; c < args.x.width; ++c) x[c] = static_cast<float>(x[c] * Sigmoid(args.gate.row(r)[c]));
+  }
+}
+
+void SituGlu(const SituGluArgs& args) {
+  for (int64_t r = 0; r < args.gate.rows; ++r) {
+    for (int64_t c = 0; c < args.gate.width; ++c) {
+      args.out.row(r)[c] =
+          static_cast<float>(SituGluAt(args.gate.row(r)[c], args.up.row(r)[c], args.beta, args.linear_beta));
+    }
+  }
+}
+
+void Copy(const CopyArgs& args) {
+  for (int64_t r = 0; r < args.x.rows; ++r) {
+    for (int64_t c = 0; c < args.x.width; ++c) args.out.row(r)[c] = args.x.row(r)[c];
+  }
+}
+
+void Add(const AddArgs& args) {
+  for (int64_t r = 0; r < args.x.rows; ++r) {
+    for (int64_t c = 0; c < args.x.width; ++c) args.out.row(r)[c] += args.x.row(r)[c];
+  }
+}
+
+}  // namespace deltafin::ref
