@@ -1,7 +1,7 @@
 // ModelSpec: what a Kimi K3 checkpoint is, as data: dimensions and the kind of every layer, from config.json.
 //
-// All dimensions are runtime values, so k3-micro, k3-nano and the release run the same code. Immutable after FromConfig.
-// Source: config.json of the release (text_config), K3 technical report section 2.
+// All dimensions are runtime values, so k3-micro, k3-nano and the release run the same code. Immutable after
+// FromConfig. Source: config.json of the release (text_config), K3 technical report section 2.
 #pragma once
 
 #include <cstdint>
@@ -26,25 +26,25 @@ struct LayerSpec {
 
 struct ModelSpec {
   // Stack
-  int64_t hidden_size = 0;          // H
-  int64_t vocab_size = 0;           // rows of embed_tokens and lm_head
-  int64_t intermediate_size = 0;    // dense MLP (layers below first_k_dense_replace)
+  int64_t hidden_size = 0;        // H
+  int64_t vocab_size = 0;         // rows of embed_tokens and lm_head
+  int64_t intermediate_size = 0;  // dense MLP (layers below first_k_dense_replace)
   int64_t attn_res_block_size = 0;
   int64_t max_position_embeddings = 0;
   float rms_norm_eps = 0;
-  float situ_beta = 0;              // activation_situ_beta
-  float situ_linear_beta = 0;       // activation_situ_linear_beta
+  float situ_beta = 0;         // activation_situ_beta
+  float situ_linear_beta = 0;  // activation_situ_linear_beta
   // KDA
   int64_t kda_heads = 0;
-  int64_t kda_head_dim = 0;         // key and value width of a head
-  int64_t conv_kernel = 0;          // short_conv_kernel_size
+  int64_t kda_head_dim = 0;  // key and value width of a head
+  int64_t conv_kernel = 0;   // short_conv_kernel_size
   float gate_lower_bound = 0;
   // MLA
   int64_t mla_heads = 0;
   int64_t q_lora_rank = 0;
-  int64_t kv_lora_rank = 0;         // latent
+  int64_t kv_lora_rank = 0;  // latent
   int64_t qk_nope_head_dim = 0;
-  int64_t qk_rope_head_dim = 0;     // shared key part; no rotation is applied
+  int64_t qk_rope_head_dim = 0;  // shared key part; no rotation is applied
   int64_t v_head_dim = 0;
   // Mixture of experts
   int64_t num_experts = 0;
@@ -62,11 +62,11 @@ struct ModelSpec {
   // Ids that end a generation, from eos_token_id (number or list) of the outer config, else of text_config.
   std::vector<int32_t> eos_token_ids;
 
-  int64_t kda_width() const { return kda_heads * kda_head_dim; }                                // q, k, v, gate
-  int64_t q_width() const { return mla_heads * (qk_nope_head_dim + qk_rope_head_dim); }         // q_b_proj
-  int64_t kv_width() const { return mla_heads * (qk_nope_head_dim + v_head_dim); }              // kv_b_proj
-  int64_t mla_out_width() const { return mla_heads * v_head_dim; }                              // g_proj, o_proj
-  int64_t latent_width() const { return kv_lora_rank + qk_rope_head_dim; }                      // MLA cache row
+  int64_t kda_width() const { return kda_heads * kda_head_dim; }                         // q, k, v, gate
+  int64_t q_width() const { return mla_heads * (qk_nope_head_dim + qk_rope_head_dim); }  // q_b_proj
+  int64_t kv_width() const { return mla_heads * (qk_nope_head_dim + v_head_dim); }       // kv_b_proj
+  int64_t mla_out_width() const { return mla_heads * v_head_dim; }                       // g_proj, o_proj
+  int64_t latent_width() const { return kv_lora_rank + qk_rope_head_dim; }               // MLA cache row
   int64_t shared_width() const { return num_shared_experts * moe_intermediate_size; }
 
   // `what` names the document in errors. Refuses (kUnsupported, kCorrupt) what the engine does not compute: another
