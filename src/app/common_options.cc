@@ -1,0 +1,98 @@
+#include "app/common_options.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdlib>
+
+#include "base/units.h"
+
+namespace deltafin {
+
+void CommonOptions::AddTo(CLI::App& app) {
+  app.add_option("--model", model, "Folder of the checkpoint: config.json, index, shards")->required()->type_name("DIR");
+  app.add_option("--memory", memory, "Memory to use in all, e.g. 24GiB (default: most of what is available)")->type_name("SIZE");
+  app.add_option("--expert-cache", expert_cache, "Memory for cached experts (default: what the rest leaves)")->type_name("SIZE");
+  app.add_option("--threads", threads, "Threads that compute (default: every usable core)")->check(CLI::Range(1, 1024));
+  app.add_option("--context", context, "Most tokens of a conversation (default: 8192 or the model's limit)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--chunk", chunk, "Prompt tokens computed together (default: from the memory plan)")->check(CLI::PositiveNumber);
+  app.add_option("--device", device, "auto, cpu or reference");
+  app.add_option("--isa", isa, "Instruction set: auto, avx2, avx512, neon");
+  app.add_option("--io", io, "Reading engine: auto, uring or pread");
+  app.add_option("--dense-mode", dense_mode, "Dense weights: auto, resident or stream");
+  app.add_option("--state-dir", state_dir, "Folder for what is kept between runs")->type_name("DIR");
+  app.add_flag("--no-state", no_state, "Keep nothing between runs");
+  app.add_flag("--quiet", quiet, "No plan and no progress on stderr");
+  app.add_option("--experts", experts, "Folders of a packed expert set")->type_name("DIR");
+  app.add_option("--dense", dense, "Folder of packed dense weights")->type_name("DIR");
+  app.add_option("--draft", draft, "Drafting: auto or off");
+  app.add_option("--draft-model", draft_model, "Drafting model")->type_name("DIR");
+  app.add_option("--max-drafts", max_drafts, "Most drafted tokens in a pass");
+}
+
+Result<EngineOptions> CommonOptions::ToEngineOptions() const {
+  const auto refuse = [](const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); };
+  if (!experts.empty()) return refuse("--experts: this version reads experts from the shards in --model; leave the option out");
+  if (!dense.empty()) return refuse("--dense: this version reads dense weights from the shards in --model; leave the option out");
+  if (draft != "auto" && draft != "off")
+    return refuse("--draft " + draft + ": this version has no drafter; expected auto or off");
+  if (!draft_model.empty() || max_drafts != 0) return refuse("--draft-model, --max-drafts: this version has no drafter");
+  if (no_state && !state_dir.empty()) return refuse("--no-state and --state-dir: give one of them");
+  if (io != "auto" && io != "uring" && io != "pread") return refuse("--io " + io + ": expected auto, uring or pread");
+
+  EngineOptions out;
+  out.model = model;
+  if (!memory.empty()) {
+    Result<uint64_t> size = ParseSize(memory);
+    if (!size) return FailWith(std::move(size), "--memory");
+    out.memory = *size;
+  }
+  if (!expert_cache.empty()) {
+    Result<uint64_t> size = ParseSize(expert_cache);
+    if (!size) return FailWith(std::move(size), "--expert-cache");
+    out.expert_cache = *size;
+  }
+  out.threads = threads;
+  out.context = context;
+  out.chunk = chunk;
+  out.device = device;
+  out.isa = isa;
+  out.io = io;
+  if (dense_mode == "auto") out.dense_mode = DenseMode::kAuto;
+  else if (dense_mode == "resident") out.dense_mode = DenseMode::kResident;
+  else if (dense_mode == "stream") out.dense_mode = DenseMode::kStream;
+  else return refuse("--dense-mode " + dense_mode + ": expected auto, resident or stream");
+  if (!no_state) out.state_dir = state_dir.empty() ? DefaultStateFolder() : state_dir;
+  return out;
+}
+
+std::string DefaultStateFolder() {
+  const char* state = std::getenv("XDG_STATE_HOME");
+  if (state != nullptr && state[0] == '/') return std::string(state) + "/deltafin";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && home[0] == '/') return std::string(home) + "/.local/state/deltafin";
+  return "";
+}
+
+Result<std::vector<int32_t>> ParseIds(const std::string& text, const std::string& option) {
+  std::vector<int32_t> ids;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    if (*at == ',' || *at == ' ' || *at == '\n' || *at == '\t' || *at == '\r') {
+      ++at;
+      continue;
+    }
+    int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || id < 0)
+      return Fail(ErrorCode::kInvalidArgument, option, ": expected token ids such as 1,2,3, got \"",
+                  std::string(at, std::min<size_t>(12, static_cast<size_t>(end - at))), "\"");
+    ids.push_back(id);
+    at = next;
+  }
+  if (ids.empty()) return Fail(ErrorCode::kInvalidArgument, option, ": expected at least one token id, got none");
+  return ids;
+}
+
+}  // namespace deltafin

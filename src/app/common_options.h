@@ -1,0 +1,42 @@
+// common_options.h: the options that run, chat and logits share, and how they become EngineOptions.
+//
+// An option that this build cannot honour is refused with the reason, never ignored.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine_options.h"
+
+namespace CLI {
+class App;
+}
+
+namespace deltafin {
+
+struct CommonOptions {
+  std::string model;
+  std::string memory, expert_cache;        // sizes as written
+  int threads = 0;
+  int64_t context = 0, chunk = 0;
+  std::string device = "auto", isa = "auto", io = "auto", dense_mode = "auto";
+  std::string state_dir;
+  bool no_state = false;
+  bool quiet = false;                      // no plan and no progress on stderr
+  std::vector<std::string> experts;
+  std::string dense, draft = "auto", draft_model;
+  int max_drafts = 0;
+
+  void AddTo(CLI::App& app);
+  // kInvalidArgument naming the option.
+  Result<EngineOptions> ToEngineOptions() const;
+};
+
+// $XDG_STATE_HOME/deltafin, else ~/.local/state/deltafin; "" when neither is known.
+std::string DefaultStateFolder();
+
+// Comma- or space-separated ids.
+Result<std::vector<int32_t>> ParseIds(const std::string& text, const std::string& option);
+
+}  // namespace deltafin

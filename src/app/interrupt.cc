@@ -1,0 +1,54 @@
+#include "app/interrupt.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "app/exit_code.h"
+
+namespace deltafin {
+namespace {
+
+// A signal handler can reach nothing but globals.
+std::atomic<CancelSource*> g_source{nullptr};
+std::atomic<bool> g_pending{false};
+std::atomic<bool> g_terminate{false};
+
+void OnSignal(int signal_number) {
+  if (signal_number == SIGTERM) g_terminate = true;
+  if (g_pending.exchange(true)) {
+    const char clean[] = "\r\033[K";
+    if (isatty(STDERR_FILENO)) (void)!write(STDERR_FILENO, clean, sizeof clean - 1);
+    _exit(kExitInterrupted);
+  }
+  CancelSource* source = g_source.load();
+  if (source != nullptr) source->Cancel();
+}
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  g_source = &source_;
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a closed stdout is an error of write(), not a death
+}
+
+Interrupt::~Interrupt() {
+  signal(SIGINT, SIG_DFL);
+  signal(SIGTERM, SIG_DFL);
+  g_source = nullptr;
+  g_pending = false;
+}
+
+bool Interrupt::terminate() const { return g_terminate; }
+
+void Interrupt::Reset() {
+  source_.Reset();
+  g_pending = false;
+}
+
+}  // namespace deltafin

@@ -1,0 +1,188 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "base/machine.h"
+#include "base/thread_pool.h"
+#include "cache/eviction_policy.h"
+#include "checkpoint/expert_store.h"
+
+namespace deltafin {
+namespace {
+
+// Request tables, ring and thread stacks of the readers.
+constexpr uint64_t kIoBytes = 4u << 20;
+
+void WarnAboutBufferedFiles(const Checkpoint& checkpoint, Logger& logger) {
+  for (int i = 0; i < checkpoint.shard_count(); ++i) {
+    if (!checkpoint.shard(i).buffered()) continue;
+    logger.Warn(Cat(checkpoint.shard(i).path(), ": the file system refuses direct reads, so the page cache is used: "
+                    "slower, and its memory is not in the plan"));
+    return;
+  }
+}
+
+}  // namespace
+
+struct Engine::Parts {
+  EngineMonitor* monitor = nullptr;
+  SteadyClock clock;
+  std::unique_ptr<Checkpoint> checkpoint;
+  MemoryPlan plan;
+  std::unique_ptr<Backend> backend;
+  int threads = 1;
+  std::unique_ptr<IoScheduler> io;
+  std::unique_ptr<TensorStore> dense;
+  std::unique_ptr<ExpertStore> store;
+  std::unique_ptr<ExpertCache> cache;
+  std::unique_ptr<Model> model;
+
+  ~Parts() {
+    monitor->SetIo(nullptr);
+    monitor->Enter(Phase::kIdle, 0, clock.NowNs());
+  }
+
+  Status OpenCheckpoint(const EngineOptions& options);
+  Status StartReaders(const EngineOptions& options, const EngineContext& context);
+  Status MakePlan(const EngineOptions& options);
+  Status Load(const EngineContext& context);
+};
+
+Status Engine::Parts::OpenCheckpoint(const EngineOptions& options) {
+  monitor->Enter(Phase::kOpen, 0, clock.NowNs());
+  DFIN_TRY(Checkpoint opened, Checkpoint::Open({.folder = options.model, .index_cache_folder = options.state_dir}));
+  checkpoint = std::make_unique<Checkpoint>(std::move(opened));
+  monitor->SetLayers(static_cast<int32_t>(checkpoint->spec().layers.size()));
+  return {};
+}
+
+Status Engine::Parts::StartReaders(const EngineOptions& options, const EngineContext& context) {
+  WarnAboutBufferedFiles(*checkpoint, context.logger);
+  std::unique_ptr<IoEngine> engine;
+  if (context.io_engine) {
+    DFIN_TRY(engine, context.io_engine());
+  } else {
+    std::string note;
+    DFIN_TRY(engine, CreateIoEngine({.kind = options.io}, &note));
+    if (!note.empty()) context.logger.WarnOnce(note);
+  }
+  io = std::make_unique<IoScheduler>(std::move(engine), IoSchedulerOptions{});
+  monitor->SetIo(io.get());
+  store = std::make_unique<ExpertStore>(*checkpoint, *io);
+  return {};
+}
+
+Status Engine::Parts::MakePlan(const EngineOptions& options) {
+  const ModelSpec& spec = checkpoint->spec();
+  MemoryFacts facts;
+  facts.available = AvailableMemoryBytes();
+  const uint64_t resident = ResidentBytes();
+  facts.program = resident - std::min(resident, options.tokenizer_bytes);
+  facts.slot_bytes = ExpertCache::SlotBytes(*store);
+  facts.unit_bytes = TensorStore::UnitBytes(*checkpoint);
+  facts.embedding_bytes = TensorStore::EmbeddingBytes(*checkpoint);
+  facts.io_bytes = kIoBytes;
+  facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(WorkspaceFor(spec, rows)); };
+  DFIN_TRY(plan, MemoryPlan::Make(options, spec, facts));
+  return {};
+}
+
+Status Engine::Parts::Load(const EngineContext& context) {
+  const ModelSpec& spec = checkpoint->spec();
+  DFIN_TRY_VOID(backend->Reserve(WorkspaceFor(spec, plan.chunk)));
+  DFIN_TRY(Activations activations, Activations::Create(spec, plan.chunk));
+  monitor->Enter(Phase::kLoad, plan.resident_dense_bytes, clock.NowNs());
+  const auto progress = [this](uint64_t done, uint64_t total) {
+    monitor->SetTotal(total);
+    monitor->SetDone(done);
+  };
+  DFIN_TRY(dense, TensorStore::Create(*checkpoint, *io, plan.residency, progress, context.cancel));
+  DFIN_TRY(cache, ExpertCache::Create(*store, {.slots = plan.expert_slots, .max_batch = spec.num_experts},
+                                      CreateLruPolicy(plan.expert_slots), clock));
+  model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
+  model->on_layer = [this](int32_t layer) { monitor->SetLayer(layer); };
+  return {};
+}
+
+Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, const EngineContext& context) {
+  auto parts = std::make_unique<Parts>();
+  parts->monitor = &context.monitor;
+  if (options.threads < 0 || options.threads > 1024)
+    return Fail(ErrorCode::kInvalidArgument, "--threads ", options.threads, ": expected 1 to 1024");
+  parts->threads = options.threads == 0 ? UsableCores() : options.threads;
+  DFIN_TRY(parts->backend, CreateBackend(context.backends, {.device = options.device, .isa = options.isa,
+                                                            .threads = parts->threads}));
+  DFIN_TRY_VOID(parts->OpenCheckpoint(options));
+  DFIN_TRY_VOID(parts->StartReaders(options, context));
+  DFIN_TRY_VOID(parts->MakePlan(options));
+  if (context.on_plan) context.on_plan(parts->plan);
+  DFIN_TRY_VOID(parts->Load(context));
+  return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+}
+
+Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Engine::~Engine() = default;
+
+const ModelSpec& Engine::spec() const { return parts_->checkpoint->spec(); }
+const Checkpoint& Engine::checkpoint() const { return *parts_->checkpoint; }
+const MemoryPlan& Engine::plan() const { return parts_->plan; }
+
+std::string Engine::Describe() const {
+  return Cat(parts_->backend->name(), ", ", parts_->threads, parts_->threads == 1 ? " thread, " : " threads, ",
+             parts_->io->engine_name());
+}
+
+Result<Session> Engine::NewSession() const {
+  DFIN_TRY(SequenceState state, SequenceState::Create(spec(), parts_->plan.context));
+  return Session(std::move(state));
+}
+
+Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Rows& logits, CancelToken cancel,
+                    ActivationTap* tap) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  for (const TokenId id : tokens)
+    if (id < 0 || id >= spec().vocab_size)
+      return Fail(ErrorCode::kInvalidArgument, "token id ", id, ": expected 0 to ", spec().vocab_size - 1);
+  if (session.length() + count > session.capacity())
+    return Fail(ErrorCode::kInvalidArgument, "context of ", session.capacity(), " tokens: ", session.length(),
+                " are in use and ", count, " more were given: raise --context (the model's limit is ",
+                spec().max_position_embeddings, ")");
+  DFIN_CHECK(logits.rows <= count && (logits.rows == 0 || logits.width == spec().vocab_size), "logits of another shape");
+
+  Model& model = *parts_->model;
+  model.tap = tap;
+  const int64_t first_logit = count - logits.rows;
+  for (int64_t at = 0; at < count;) {
+    const int64_t rows = std::min(parts_->plan.chunk, count - at);
+    const Segment segment{&session.state_, 0, rows};
+    StepBatch batch;
+    batch.tokens = tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(rows));
+    batch.segments = {&segment, 1};
+    batch.logits_from = std::clamp(first_logit - at, int64_t{0}, rows);
+    batch.logits = logits.Slice(std::max(at - first_logit, int64_t{0}), rows - batch.logits_from);
+    batch.cancel = cancel;
+    DFIN_TRY_VOID(Forward(model, batch));
+    session.tokens_.insert(session.tokens_.end(), batch.tokens.begin(), batch.tokens.end());
+    at += rows;
+    if (count > 1) parts_->monitor->SetDone(static_cast<uint64_t>(at));
+  }
+  return {};
+}
+
+EngineCounters Engine::counters() const {
+  const ExpertCacheCounters& c = parts_->cache->counters();
+  EngineCounters out;
+  out.layer_passes = parts_->model->layer_passes;
+  out.experts_distinct = parts_->model->experts.distinct_total();
+  out.record_bytes = parts_->store->record_bytes();
+  out.expert_bytes_demand = c.demand_bytes;
+  out.dense_bytes_read = parts_->dense->streamed_bytes();
+  out.cache_hits = c.hits;
+  out.cache_misses = c.misses;
+  out.expert_wait_seconds = c.wait_seconds;
+  out.dense_wait_seconds = parts_->dense->wait_seconds();
+  out.io = parts_->io->counters();
+  return out;
+}
+
+}  // namespace deltafin

@@ -1,0 +1,84 @@
+// Engine: everything that turns tokens into logits, built from options: checkpoint, drives, dense weights, expert cache,
+// backend, model. The composition root; it owns all of them.
+//
+// Knows tokens, not text. Steps are all or nothing (engine/session.h). Thread rule: one thread at a time (the engine thread);
+// the monitor may be read by others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/registry.h"
+#include "base/cancel.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "engine/engine_options.h"
+#include "engine/memory_plan.h"
+#include "engine/monitor.h"
+#include "engine/session.h"
+#include "io/io_scheduler.h"
+#include "model/activation_tap.h"
+#include "model/forward.h"
+
+namespace deltafin {
+
+// What an engine needs from outside. The references and pointers outlive it.
+struct EngineContext {
+  const std::vector<BackendFactory>& backends;
+  EngineMonitor& monitor;
+  Logger& logger;
+  CancelToken cancel;  // ends loading
+  // Shown before anything large is read, so that a user sees what is about to happen.
+  std::function<void(const MemoryPlan&)> on_plan;
+  // Replaces the I/O engine that the options name. For tests.
+  std::function<Result<std::unique_ptr<IoEngine>>()> io_engine;
+};
+
+struct EngineCounters {
+  uint64_t layer_passes = 0;
+  uint64_t experts_distinct = 0;      // summed over layers and steps
+  uint64_t record_bytes = 0;          // payload of one expert
+  uint64_t expert_bytes_demand = 0;   // payload
+  uint64_t dense_bytes_read = 0;      // payload, streamed for steps (not the load)
+  uint64_t cache_hits = 0;
+  uint64_t cache_misses = 0;
+  double expert_wait_seconds = 0;
+  double dense_wait_seconds = 0;
+  IoCounters io;
+};
+
+class Engine {
+ public:
+  static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const EngineContext& context);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  const ModelSpec& spec() const;
+  const Checkpoint& checkpoint() const;
+  const MemoryPlan& plan() const;
+  // "cpu/avx512, 2 threads, uring".
+  std::string Describe() const;
+
+  // Empty, with room for plan().context tokens.
+  Result<Session> NewSession() const;
+
+  // Feeds `tokens` in chunks. `logits` gets one row for each of the last logits.rows tokens (0 = none).
+  // kInvalidArgument: an id outside the vocabulary, or more tokens than the session has room for; nothing is read then.
+  // kIo, kCorrupt, kCancelled: the session holds the chunks that were finished.
+  Status Feed(Session& session, std::span<const TokenId> tokens, const Rows& logits, CancelToken cancel,
+              ActivationTap* tap = nullptr);
+
+  EngineCounters counters() const;
+
+ private:
+  struct Parts;
+  explicit Engine(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace deltafin

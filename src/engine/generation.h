@@ -1,0 +1,55 @@
+// Generation: one request: read a prompt, then produce tokens until something says stop.
+//
+// Knows tokens only: stop strings and message structure live with the caller, who looks at each token and may end the
+// request. Thread rule: engine thread only; the callback runs on it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/sampler.h"
+
+namespace deltafin {
+
+enum class StopReason : uint8_t {
+  kStopToken,  // the model ended its turn; the stop token is the last one reported
+  kLength,     // max_new or the end of the context
+  kCaller,     // on_token said so
+  kCancelled,
+};
+
+struct GenerationRequest {
+  std::span<const TokenId> prompt;        // follows what the session holds; not empty
+  int64_t max_new = 0;                    // 0 = as many as the context allows
+  SamplingParams sampling;
+  int64_t usable_vocab = 0;               // see Sampler; 0 = all
+  std::span<const TokenId> stop_tokens;
+  CancelToken cancel;
+  // Called with every new token, the stop token included. False ends the request.
+  std::function<bool(TokenId)> on_token;
+};
+
+struct GenerationResult {
+  std::vector<TokenId> tokens;       // new ones, the stop token included
+  StopReason reason = StopReason::kLength;
+  int64_t prompt_tokens = 0;
+  double seconds_first_token = 0;    // from the call to the first new token
+  double seconds_total = 0;
+  // New tokens after the first over the time after the first; 0 with fewer than two.
+  double tokens_per_second_steady() const;
+  // All new tokens over the whole time, prompt included.
+  double tokens_per_second_inclusive() const;
+};
+
+// The session afterwards holds the prompt and all new tokens but the last. On an error it holds what was finished; after
+// kCancelled the result says so and no error is returned.
+Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonitor& monitor,
+                                  const GenerationRequest& request);
+
+}  // namespace deltafin

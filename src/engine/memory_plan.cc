@@ -1,0 +1,238 @@
+#include "engine/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "base/units.h"
+#include "cache/expert_cache.h"
+#include "model/activations.h"
+#include "model/sequence_state.h"
+
+namespace deltafin {
+namespace {
+
+constexpr int64_t kDefaultContext = 8192;
+constexpr int64_t kDefaultChunk = 512;
+constexpr int64_t kSmallestAutoChunk = 16;
+constexpr int kRingBuffers = 2;
+// Part of the available memory that a plan without --memory leaves to the rest of the machine.
+constexpr uint64_t kLeftToSystemDivisor = 10;
+// Stacks, allocator slack, tokens and tables of a request.
+constexpr uint64_t kReserveFixed = 16 * kMiB;
+constexpr uint64_t kReserveDivisor = 200;  // page tables are 1/512 of what they map
+
+class Planner {
+ public:
+  Planner(const EngineOptions& options, const ModelSpec& spec, const MemoryFacts& facts)
+      : options_(options), spec_(spec), facts_(facts) {}
+
+  Result<MemoryPlan> Make() {
+    DFIN_TRY_VOID(ChooseContext());
+    DFIN_TRY_VOID(CheckSwitches());
+    plan_.budget = options_.memory.value_or(facts_.available - facts_.available / kLeftToSystemDivisor);
+    plan_.experts_total = spec_.num_moe_layers * spec_.num_experts;
+    const uint64_t floor = FloorBytes();
+    if (plan_.budget < floor) return RefuseBudget(floor);
+    ChooseChunk();
+    ChooseResidency();
+    DFIN_TRY_VOID(ChooseSlots());
+    WriteRows();
+    return std::move(plan_);
+  }
+
+ private:
+  Status ChooseContext() {
+    const int64_t limit = spec_.max_position_embeddings;
+    plan_.context = options_.context == 0 ? std::min(kDefaultContext, limit) : options_.context;
+    if (plan_.context < 1 || plan_.context > limit)
+      return Fail(ErrorCode::kInvalidArgument, "--context ", plan_.context, ": expected 1 to ", limit,
+                  ", the model's max_position_embeddings");
+    if (options_.chunk < 0 || options_.chunk > limit)
+      return Fail(ErrorCode::kInvalidArgument, "--chunk ", options_.chunk, ": expected 1 to ", limit);
+    return {};
+  }
+
+  Status CheckSwitches() const {
+    if (!options_.expert_cache) return {};
+    const uint64_t floor = static_cast<uint64_t>(FloorSlots()) * facts_.slot_bytes;
+    if (*options_.expert_cache >= floor) return {};
+    return Fail(ErrorCode::kOutOfMemory, "--expert-cache ", FormatBytes(*options_.expert_cache), ": expected at least ",
+                FloorSize(floor), ", one slot for each of a token's ", FloorSlots(), " experts");
+  }
+
+  // A size that ParseSize reads back as no less than `bytes`.
+  static std::string FloorSize(uint64_t bytes) {
+    return Cat(CeilDiv(static_cast<int64_t>(bytes), static_cast<int64_t>(kMiB)), "MiB");
+  }
+
+  int64_t FloorSlots() const { return std::min(ExpertCache::Floor(spec_.num_experts_per_token), plan_.experts_total); }
+
+  Failure RefuseBudget(uint64_t floor) const {
+    const std::string what = options_.memory ? "--memory " : "available memory ";
+    return Fail(ErrorCode::kOutOfMemory, what, FormatBytes(plan_.budget), ": expected at least ", FloorSize(floor),
+                " for this model with --context ", plan_.context,
+                options_.dense_mode == DenseMode::kResident ? " and --dense-mode resident" : "",
+                ": give more memory, or a smaller --context");
+  }
+
+  // Everything but dense weights and expert slots, for a chunk of so many rows.
+  uint64_t FixedBytes(int64_t chunk) const {
+    return facts_.program + options_.tokenizer_bytes + facts_.io_bytes + SequenceState::KdaBytes(spec_) +
+           SequenceState::MlaBytes(spec_, plan_.context) + StepBytes(chunk) + ReserveBytes();
+  }
+  uint64_t StepBytes(int64_t chunk) const {
+    // Logits and the sampler's copies of them.
+    const uint64_t logits = static_cast<uint64_t>(spec_.vocab_size) * 24;
+    return Activations::Bytes(spec_, chunk) + facts_.workspace_bytes(chunk) + logits;
+  }
+  uint64_t ReserveBytes() const { return kReserveFixed + plan_.budget / kReserveDivisor; }
+
+  uint64_t AllDense() const {
+    return std::accumulate(facts_.unit_bytes.begin(), facts_.unit_bytes.end(), facts_.embedding_bytes);
+  }
+  uint64_t RingBytes(uint64_t largest_unit) const { return kRingBuffers * largest_unit; }
+
+  uint64_t FloorBytes() {
+    const uint64_t largest = *std::max_element(facts_.unit_bytes.begin(), facts_.unit_bytes.end());
+    const uint64_t dense = options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
+    const int64_t chunk = options_.chunk == 0 ? 1 : std::min(options_.chunk, plan_.context);
+    // The reserve grows with the budget, so the floor is where budget = fixed + budget / divisor.
+    const uint64_t without = FixedBytes(chunk) - plan_.budget / kReserveDivisor + dense + SlotBytesWanted();
+    return without + without / (kReserveDivisor - 1) + 1;
+  }
+  uint64_t SlotBytesWanted() const {
+    return options_.expert_cache.value_or(static_cast<uint64_t>(FloorSlots()) * facts_.slot_bytes);
+  }
+
+  void ChooseChunk() {
+    const int64_t most = std::min(plan_.context, options_.chunk == 0 ? kDefaultChunk : options_.chunk);
+    plan_.chunk = most;
+    if (options_.chunk != 0) return;
+    const uint64_t largest = *std::max_element(facts_.unit_bytes.begin(), facts_.unit_bytes.end());
+    const uint64_t dense = options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
+    const auto fits = [&](int64_t chunk) {
+      if (FixedBytes(chunk) + dense + SlotBytesWanted() > plan_.budget) return false;
+      return chunk <= kSmallestAutoChunk || StepBytes(chunk) <= plan_.budget / 16;
+    };
+    while (plan_.chunk > 1 && !fits(plan_.chunk)) plan_.chunk = (plan_.chunk + 1) / 2;
+  }
+
+  void ChooseResidency() {
+    const size_t units = facts_.unit_bytes.size();
+    const uint64_t room = plan_.budget - FixedBytes(plan_.chunk) - SlotBytesWanted();
+    ResidencyPlan& r = plan_.residency;
+    r.resident.assign(units, false);
+    r.embedding_resident = options_.dense_mode == DenseMode::kResident ||
+                           (options_.dense_mode == DenseMode::kAuto && AllDense() <= room);
+    if (r.embedding_resident) {
+      r.resident.assign(units, true);
+      plan_.resident_dense_bytes = AllDense();
+      return;
+    }
+    r.ring_buffers = kRingBuffers;
+    // The largest units first: the ring's buffers are as large as the largest unit that is left.
+    std::vector<size_t> order(units);
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return facts_.unit_bytes[a] > facts_.unit_bytes[b]; });
+    const uint64_t all_units = AllDense() - facts_.embedding_bytes;
+    if (options_.dense_mode == DenseMode::kAuto) {
+      if (all_units <= room) {
+        r.resident.assign(units, true);
+        r.ring_buffers = 0;
+      } else {
+        KeepLargest(order, room);
+      }
+    }
+    for (size_t u = 0; u < units; ++u)
+      (r.resident[u] ? plan_.resident_dense_bytes : plan_.streamed_dense_bytes) += facts_.unit_bytes[u];
+  }
+
+  void KeepLargest(const std::vector<size_t>& order, uint64_t room) {
+    size_t keep = 0;
+    uint64_t kept = 0, sum = 0;
+    for (size_t i = 0; i + 1 < order.size(); ++i) {
+      sum += facts_.unit_bytes[order[i]];
+      if (sum + RingBytes(facts_.unit_bytes[order[i + 1]]) <= room) {
+        keep = i + 1;
+        kept = sum;
+      }
+    }
+    for (size_t i = 0; i < keep; ++i) plan_.residency.resident[order[i]] = true;
+    // What is left over takes the largest further units that fit beside the ring, as long as two stay streamed.
+    const uint64_t ring = RingBytes(facts_.unit_bytes[order[keep]]);
+    for (size_t i = keep + 1; i + 1 < order.size(); ++i) {
+      if (kept + ring + facts_.unit_bytes[order[i]] > room) continue;
+      kept += facts_.unit_bytes[order[i]];
+      plan_.residency.resident[order[i]] = true;
+    }
+  }
+
+  uint64_t DenseBytes() const {
+    uint64_t largest = 0;
+    for (size_t u = 0; u < facts_.unit_bytes.size(); ++u)
+      if (!plan_.residency.resident[u]) largest = std::max(largest, facts_.unit_bytes[u]);
+    return plan_.resident_dense_bytes + (largest == 0 ? 0 : RingBytes(largest));
+  }
+
+  Status ChooseSlots() {
+    const uint64_t used = FixedBytes(plan_.chunk) + DenseBytes();
+    const uint64_t room = plan_.budget - std::min(plan_.budget, used);
+    const uint64_t wanted = std::min(options_.expert_cache.value_or(room), room);
+    plan_.expert_slots = std::min(static_cast<int64_t>(wanted / facts_.slot_bytes), plan_.experts_total);
+    if (plan_.expert_slots >= FloorSlots()) return {};
+    return RefuseBudget(used + SlotBytesWanted());
+  }
+
+  void WriteRows() {
+    const auto add = [&](const char* name, uint64_t bytes, std::string note) {
+      plan_.rows.push_back({name, bytes, std::move(note)});
+    };
+    const bool all = plan_.streamed_dense_bytes == 0;
+    add("program", facts_.program + facts_.io_bytes, "code, libraries, file headers, read queues");
+    add("tokenizer", options_.tokenizer_bytes, "");
+    add("dense weights", DenseBytes(),
+        all ? "resident" : Cat(FormatBytes(plan_.resident_dense_bytes), " resident, ",
+                               FormatBytes(plan_.streamed_dense_bytes), " streamed for every step"));
+    add("expert slots", static_cast<uint64_t>(plan_.expert_slots) * facts_.slot_bytes,
+        Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts"));
+    add("MLA cache", SequenceState::MlaBytes(spec_, plan_.context), Cat(plan_.context, " tokens, taken as they come"));
+    add("KDA state", SequenceState::KdaBytes(spec_), "current and next");
+    add("activations", StepBytes(plan_.chunk), Cat("steps of up to ", plan_.chunk, " rows"));
+    add("reserve", ReserveBytes(), "");
+  }
+
+  const EngineOptions& options_;
+  const ModelSpec& spec_;
+  const MemoryFacts& facts_;
+  MemoryPlan plan_;
+};
+
+}  // namespace
+
+uint64_t MemoryPlan::total() const {
+  uint64_t sum = 0;
+  for (const MemoryRow& row : rows) sum += row.bytes;
+  return sum;
+}
+
+std::string MemoryPlan::Describe() const {
+  std::ostringstream out;
+  const auto line = [&](const std::string& name, uint64_t bytes, const std::string& note) {
+    std::string text = "  " + name + std::string(name.size() < 16 ? 16 - name.size() : 1, ' ');
+    const std::string size = FormatBytes(bytes);
+    text += std::string(size.size() < 9 ? 9 - size.size() : 0, ' ') + size;
+    if (!note.empty()) text += "  " + note;
+    out << text << '\n';
+  };
+  out << "memory plan (budget " << FormatBytes(budget) << ")\n";
+  for (const MemoryRow& row : rows) line(row.name, row.bytes, row.note);
+  line("total", total(), "");
+  return out.str();
+}
+
+Result<MemoryPlan> MemoryPlan::Make(const EngineOptions& options, const ModelSpec& spec, const MemoryFacts& facts) {
+  return Planner(options, spec, facts).Make();
+}
+
+}  // namespace deltafin

@@ -1,0 +1,66 @@
+// EngineMonitor: what an engine is doing right now, for a progress display on another thread.
+//
+// The engine writes, anybody reads; a snapshot is a set of independent figures, each correct by itself. Made before the
+// engine, so that loading is visible, and outlives it. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "io/io_scheduler.h"
+
+namespace deltafin {
+
+enum class Phase : uint8_t { kIdle, kOpen, kLoad, kPrefill, kDecode };
+
+class EngineMonitor {
+ public:
+  struct Snapshot {
+    Phase phase = Phase::kIdle;
+    uint64_t done = 0, total = 0;   // load: bytes; prefill: prompt tokens; decode: new tokens and their limit (0 = none)
+    int32_t layer = 0, layers = 0;  // of the step in progress
+    int64_t phase_start_ns = 0;     // steady clock
+    IoCounters io;
+  };
+
+  void Enter(Phase phase, uint64_t total, int64_t now_ns) {
+    done_ = 0;
+    total_ = total;
+    layer_ = 0;
+    phase_start_ns_ = now_ns;
+    phase_ = phase;
+  }
+  void SetDone(uint64_t done) { done_ = done; }
+  void SetTotal(uint64_t total) { total_ = total; }
+  void SetLayers(int32_t layers) { layers_ = layers; }
+  void SetLayer(int32_t layer) { layer_ = layer; }
+  // The scheduler whose counters a snapshot shows; null before it dies.
+  void SetIo(const IoScheduler* io) {
+    const std::lock_guard lock(mutex_);
+    io_ = io;
+  }
+
+  Snapshot Sample() const {
+    Snapshot s;
+    s.phase = phase_;
+    s.done = done_;
+    s.total = total_;
+    s.layer = layer_;
+    s.layers = layers_;
+    s.phase_start_ns = phase_start_ns_;
+    const std::lock_guard lock(mutex_);
+    if (io_ != nullptr) s.io = io_->counters();
+    return s;
+  }
+
+ private:
+  std::atomic<Phase> phase_{Phase::kIdle};
+  std::atomic<uint64_t> done_{0}, total_{0};
+  std::atomic<int32_t> layer_{0}, layers_{0};
+  std::atomic<int64_t> phase_start_ns_{0};
+  mutable std::mutex mutex_;
+  const IoScheduler* io_ = nullptr;
+};
+
+}  // namespace deltafin

@@ -1,0 +1,81 @@
+// Activations: every buffer of a step, with its shape, taken once for a largest number of rows.
+//
+// R rows of this step. Three groups share one block of memory, because they are never alive together: attention (KDA or
+// MLA), dense feed-forward, mixture of experts. Not thread-safe: engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/aligned_buffer.h"
+#include "base/result.h"
+#include "spec/model_spec.h"
+#include "tensor/tensor.h"
+
+namespace deltafin {
+
+class Activations {
+ public:
+  static uint64_t Bytes(const ModelSpec& spec, int64_t max_rows);
+  static Result<Activations> Create(const ModelSpec& spec, int64_t max_rows);
+
+  int64_t max_rows() const { return max_rows_; }
+
+  // Makes every view below `rows` rows long and empties the stack.
+  void BeginStep(int64_t rows);
+
+  // The running sum moves onto the AttnRes stack; the new sum starts elsewhere.
+  void PushBlock();
+  std::span<const ConstRows> blocks() const { return {blocks_.data(), static_cast<size_t>(depth_)}; }
+
+  Rows prefix_sum;  // [R, H] running sum of the current block
+  Rows x;           // [R, H] normalised input of the sublayer
+  Rows y;           // [R, H] output of the sublayer
+
+  struct {
+    Rows q_proj, k_proj, v_proj;  // [R, W] projections
+    Rows q, k, v;                 // [R, W] after the short convolution
+    Rows f_a;                     // [R, d]
+    Rows decay;                   // [R, W] raw
+    Rows beta;                    // [R, h] raw
+    Rows gate;                    // [R, W]
+    Rows out;                     // [R, W]
+  } kda;
+
+  struct {
+    Rows q_a;   // [R, q_lora_rank]
+    Rows q;     // [R, h * (nope + rope)]
+    Rows kv_a;  // [R, kv_lora_rank + rope]
+    Rows gate;  // [R, h * v]
+    Rows out;   // [R, h * v]
+  } mla;
+
+  struct {
+    Rows gate, up;  // [R, intermediate_size]
+  } dense;
+
+  struct {
+    Rows scores;                     // [R, E]
+    Rows latent;                     // [R, L]
+    Rows shared_gate, shared_up;     // [R, shared_width]
+    Rows partial;                    // [R * top_k, L] one row per routed expert of a token
+    Rows mixed;                      // [R, L]
+    Rows up;                         // [R, H]
+    std::span<int32_t> expert_ids;   // [R * top_k] descending by biased score
+    std::span<float> expert_weights; // [R * top_k]
+  } moe;
+
+ private:
+  Activations() = default;
+  uint64_t Layout(const ModelSpec& spec, int64_t rows, std::byte* base);
+
+  ModelSpec spec_;
+  int64_t max_rows_ = 0;
+  AlignedBuffer memory_;
+  std::vector<Rows> stack_;            // [depth limit + 1] buffers; prefix_sum is the one after the pushed ones
+  std::vector<ConstRows> blocks_;
+  int64_t depth_ = 0;
+};
+
+}  // namespace deltafin

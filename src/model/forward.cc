@@ -1,0 +1,195 @@
+// Kimi K3 text backbone. Section and equation numbers: K3 technical report, section 2.
+#include "model/forward.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "model/weights.h"
+
+namespace deltafin {
+namespace {
+
+// The reference builds the norms of the two MLA low-rank paths with its class default, not with rms_norm_eps.
+constexpr float kLowRankNormEps = 1e-6f;
+
+void TapRows(Model& m, int32_t layer, const char* what, const Rows& rows) {
+  if (m.tap != nullptr) m.tap->OnRows("layers." + std::to_string(layer) + "." + what, rows);
+}
+
+void RmsNorm(Model& m, const TensorView& weight, const Rows& x, const Rows& out) {
+  m.backend.RmsNorm({.x = x, .weight = weight, .eps = m.spec.rms_norm_eps, .out = out});
+}
+
+Status Embed(Model& m, const StepBatch& batch) {
+  DFIN_TRY(const TensorView rows, m.dense.EmbeddingRows(batch.tokens));
+  m.backend.Embed({.table = rows, .ids = std::span(m.row_numbers).first(batch.tokens.size()), .out = m.a.prefix_sum});
+  if (m.tap != nullptr) m.tap->OnRows("embedding", m.a.prefix_sum);
+  return {};
+}
+
+// Section 2.2, Eq. 9-10. Before the first block there is nothing to mix.
+void MixResiduals(Model& m, const TensorView& proj, const TensorView& norm) {
+  if (m.a.blocks().empty()) {
+    m.backend.Copy({.x = m.a.prefix_sum, .out = m.a.x});
+  } else {
+    m.backend.MixResiduals({.blocks = m.a.blocks(), .prefix_sum = m.a.prefix_sum, .proj = proj, .norm = norm,
+                            .eps = m.spec.rms_norm_eps, .out = m.a.x});
+  }
+}
+
+// Section 2.1.1, Eq. 1-6: x -> y.
+void KimiDeltaAttention(Model& m, const LayerSpec& layer, const KdaWeights& w, const StepBatch& batch) {
+  auto& t = m.a.kda;
+  const LinearGroupArgs::Part projections[] = {{w.q_proj, t.q_proj}, {w.k_proj, t.k_proj}, {w.v_proj, t.v_proj},
+                                               {w.f_a_proj, t.f_a},  {w.b_proj, t.beta},   {w.g_proj, t.gate}};
+  m.backend.LinearGroup({.x = m.a.x, .parts = projections});
+  m.backend.Linear({.weight = w.f_b_proj, .x = t.f_a, .out = t.decay});
+  for (const Segment& s : batch.segments) {
+    const SequenceState::KdaLayer state = s.state->NextKda(layer.kda_index);
+    const auto of = [&](const Rows& rows) { return rows.Slice(s.first_row, s.rows); };
+    m.backend.ShortConv({.x = of(t.q_proj), .kernel = w.q_conv1d, .tail = state.q_tail, .out = of(t.q)});
+    m.backend.ShortConv({.x = of(t.k_proj), .kernel = w.k_conv1d, .tail = state.k_tail, .out = of(t.k)});
+    m.backend.ShortConv({.x = of(t.v_proj), .kernel = w.v_conv1d, .tail = state.v_tail, .out = of(t.v)});
+    m.backend.Kda({.q = of(t.q), .k = of(t.k), .v = of(t.v), .raw_decay = of(t.decay), .raw_beta = of(t.beta),
+                   .a_log = w.A_log, .dt_bias = w.dt_bias, .lower_bound = m.spec.gate_lower_bound,
+                   .heads = m.spec.kda_heads, .head_dim = m.spec.kda_head_dim, .state = state.s, .out = of(t.out)});
+  }
+  m.backend.GatedHeadNorm({.x = t.out, .gate = t.gate, .weight = w.o_norm, .eps = m.spec.rms_norm_eps,
+                           .heads = m.spec.kda_heads, .out = t.out});
+  m.backend.Linear({.weight = w.o_proj, .x = t.out, .out = m.a.y});
+}
+
+// Section 2.1.2, Eq. 7: x -> y. No position encoding: the rope part of keys and queries is used unrotated.
+void GatedMla(Model& m, const LayerSpec& layer, const MlaWeights& w, const StepBatch& batch) {
+  const ModelSpec& spec = m.spec;
+  auto& t = m.a.mla;
+  const LinearGroupArgs::Part projections[] = {
+      {w.q_a_proj, t.q_a}, {w.kv_a_proj_with_mqa, t.kv_a}, {w.g_proj, t.gate}};
+  m.backend.LinearGroup({.x = m.a.x, .parts = projections});
+  m.backend.RmsNorm({.x = t.q_a, .weight = w.q_a_layernorm, .eps = kLowRankNormEps, .out = t.q_a});
+  m.backend.Linear({.weight = w.q_b_proj, .x = t.q_a, .out = t.q});
+  for (const Segment& s : batch.segments) {
+    const int64_t past = s.state->length();
+    const Rows fresh = s.state->MlaRows(layer.mla_index, past, s.rows);
+    const Rows kv_a = t.kv_a.Slice(s.first_row, s.rows);
+    m.backend.RmsNorm({.x = kv_a.Columns(0, spec.kv_lora_rank), .weight = w.kv_a_layernorm, .eps = kLowRankNormEps,
+                       .out = fresh.Columns(0, spec.kv_lora_rank)});
+    m.backend.Copy({.x = kv_a.Columns(spec.kv_lora_rank, spec.qk_rope_head_dim),
+                    .out = fresh.Columns(spec.kv_lora_rank, spec.qk_rope_head_dim)});
+    m.backend.MlaAttend({.q = t.q.Slice(s.first_row, s.rows), .kv_b_proj = w.kv_b_proj,
+                         .cache = s.state->MlaRows(layer.mla_index, 0, past + s.rows), .first_position = past,
+                         .heads = spec.mla_heads, .nope = spec.qk_nope_head_dim, .rope = spec.qk_rope_head_dim,
+                         .v_dim = spec.v_head_dim, .latent = spec.kv_lora_rank,
+                         .out = t.out.Slice(s.first_row, s.rows)});
+  }
+  m.backend.SigmoidGate({.x = t.out, .gate = t.gate});
+  m.backend.Linear({.weight = w.o_proj, .x = t.out, .out = m.a.y});
+}
+
+// SiTU-GLU, Eq. 12: x -> y through a hidden layer that is held in gate and up.
+void Mlp(Model& m, const MlpWeights& w, const Rows& gate, const Rows& up) {
+  const LinearGroupArgs::Part projections[] = {{w.gate_proj, gate}, {w.up_proj, up}};
+  m.backend.LinearGroup({.x = m.a.x, .parts = projections});
+  m.backend.SituGlu({.gate = gate, .up = up, .beta = m.spec.situ_beta, .linear_beta = m.spec.situ_linear_beta, .out = gate});
+  m.backend.Linear({.weight = w.down_proj, .x = gate, .out = m.a.y});
+}
+
+// Section 2.3, Eq. 11 and 13: x -> y. The router runs first, so that the experts are being read while the projection into
+// their latent space and the shared experts are computed.
+Status StableLatentMoe(Model& m, int32_t layer, const MoeWeights& w, CancelToken cancel) {
+  const ModelSpec& spec = m.spec;
+  auto& t = m.a.moe;
+  m.backend.Router({.x = m.a.x, .weight = w.gate, .bias = w.e_score_correction_bias, .top_k = spec.num_experts_per_token,
+                    .scaling = spec.routed_scaling_factor, .scores = t.scores, .expert_ids = t.expert_ids,
+                    .expert_weights = t.expert_weights});
+  m.experts.Start(layer, t.expert_ids);
+  if (m.tap != nullptr) {
+    m.tap->OnIds("layers." + std::to_string(layer) + ".route_ids", t.expert_ids, spec.num_experts_per_token);
+    TapRows(m, layer, "route_weights", Rows(t.expert_weights.data(), m.a.x.rows, spec.num_experts_per_token));
+  }
+  m.backend.Linear({.weight = w.routed_expert_down_proj, .x = m.a.x, .out = t.latent});
+  Mlp(m, w.shared_experts, t.shared_gate, t.shared_up);
+  DFIN_TRY_VOID(m.experts.Finish(m.a, cancel));
+  RmsNorm(m, w.routed_expert_norm, t.mixed, t.mixed);
+  m.backend.Linear({.weight = w.routed_expert_up_proj, .x = t.mixed, .out = t.up});
+  m.backend.Add({.x = t.up, .out = m.a.y});
+  return {};
+}
+
+Status Layer(Model& m, int32_t l, const StepBatch& batch) {
+  const LayerSpec& layer = m.spec.layers[static_cast<size_t>(l)];
+  DFIN_TRY(const UnitPin pin, m.dense.PinUnit(l));
+  const LayerWeights w = ViewLayer(layer, pin);
+
+  MixResiduals(m, w.self_attention_res_proj, w.self_attention_res_norm);
+  RmsNorm(m, w.input_layernorm, m.a.x, m.a.x);
+  if (layer.attention == AttentionKind::kKda) KimiDeltaAttention(m, layer, w.kda, batch);
+  else GatedMla(m, layer, w.mla, batch);
+  TapRows(m, l, "attention", m.a.y);
+  if (layer.opens_block) {
+    m.a.PushBlock();  // the new running sum starts from the attention output alone
+    m.backend.Copy({.x = m.a.y, .out = m.a.prefix_sum});
+  } else {
+    m.backend.Add({.x = m.a.y, .out = m.a.prefix_sum});
+  }
+
+  MixResiduals(m, w.mlp_res_proj, w.mlp_res_norm);
+  RmsNorm(m, w.post_attention_layernorm, m.a.x, m.a.x);
+  if (layer.feed_forward == FeedForwardKind::kDense) Mlp(m, w.mlp, m.a.dense.gate, m.a.dense.up);
+  else DFIN_TRY_VOID(StableLatentMoe(m, l, w.moe, batch.cancel));
+  TapRows(m, l, "feed_forward", m.a.y);
+  m.backend.Add({.x = m.a.y, .out = m.a.prefix_sum});
+  TapRows(m, l, "prefix_sum", m.a.prefix_sum);
+  return {};
+}
+
+Status OutputLogits(Model& m, const StepBatch& batch) {
+  const int64_t wanted = batch.rows() - batch.logits_from;
+  if (wanted == 0) return {};
+  DFIN_TRY(const UnitPin pin, m.dense.PinUnit(static_cast<int>(m.spec.layers.size())));
+  const HeadWeights w = ViewHead(pin);
+  MixResiduals(m, w.output_attn_res_proj, w.output_attn_res_norm);
+  RmsNorm(m, w.norm, m.a.x, m.a.x);
+  if (m.tap != nullptr) m.tap->OnRows("final_norm", m.a.x);
+  m.backend.Linear({.weight = w.lm_head, .x = m.a.x.Slice(batch.logits_from, wanted), .out = batch.logits});
+  return {};
+}
+
+}  // namespace
+
+Model::Model(const ModelSpec& spec, Backend& backend, TensorStore& dense, ExpertCache& cache, Activations activations)
+    : spec(spec), backend(backend), dense(dense), a(std::move(activations)), experts(spec, backend, cache, a.max_rows()),
+      row_numbers(static_cast<size_t>(a.max_rows())) {
+  std::iota(row_numbers.begin(), row_numbers.end(), 0);
+}
+
+WorkspaceLimits WorkspaceFor(const ModelSpec& spec, int64_t max_rows) {
+  WorkspaceLimits limits;
+  limits.max_rows = max_rows;
+  limits.max_inner = std::max({spec.hidden_size, spec.intermediate_size, spec.kda_width(), spec.mla_out_width(),
+                               spec.q_lora_rank, spec.shared_width(), spec.routed_expert_hidden_size, spec.kda_head_dim});
+  limits.max_expert_inner = std::max(spec.routed_expert_hidden_size, spec.moe_intermediate_size);
+  limits.max_experts = spec.num_experts;
+  limits.mla_heads = spec.mla_heads;
+  limits.mla_latent_width = spec.latent_width();
+  limits.kda_head_dim = spec.kda_head_dim;
+  return limits;
+}
+
+Status Forward(Model& m, const StepBatch& batch) {
+  m.a.BeginStep(batch.rows());
+  DFIN_TRY_VOID(Embed(m, batch));
+  for (int32_t l = 0; l < static_cast<int32_t>(m.spec.layers.size()); ++l) {
+    if (batch.cancel.cancelled()) return Fail(ErrorCode::kCancelled, "stopped before layer ", l);
+    if (m.on_layer) m.on_layer(l);
+    DFIN_TRY_VOID(Layer(m, l, batch));
+    ++m.layer_passes;
+  }
+  DFIN_TRY_VOID(OutputLogits(m, batch));
+  DFIN_TRY_VOID(m.backend.Synchronize());
+  for (const Segment& s : batch.segments) s.state->Commit(s.rows);
+  return {};
+}
+
+}  // namespace deltafin
