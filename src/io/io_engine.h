@@ -1,9 +1,9 @@
 // IoEngine: the mechanism of reading: many positioned reads in flight, completions in any order.
 //
-// Implementations: io_uring (uring_engine.h), a pool of preading threads (pread_engine.h), and fakes in tests/support. An
-// engine hides EINTR, EAGAIN and short reads: a completion is final, and either all wanted bytes are there or it carries an
-// error that names file, offset, length and errno. Nothing here knows priorities, experts or drives.
-// Thread rule: thread-compatible; one thread submits and waits (the I/O scheduler's).
+// Implementations: io_uring (uring_engine.h), a pool of preading threads (pread_engine.h), and fakes in tests/support.
+// An engine hides EINTR, EAGAIN and short reads: a completion is final, and either all wanted bytes are there or it
+// carries an error that names file, offset, length and errno. Nothing here knows priorities, experts or drives. Thread
+// rule: thread-compatible; one thread submits and waits (the I/O scheduler's).
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@
 namespace deltafin {
 
 struct IoCompletion {
-  uint64_t id = 0;     // as given to Submit
-  Status status;       // kIo when the device failed, kCorrupt when the file ended before the wanted bytes
+  uint64_t id = 0;          // as given to Submit
+  Status status;            // kIo when the device failed, kCorrupt when the file ended before the wanted bytes
   uint64_t bytes_read = 0;  // from the device, widening included
 };
 

@@ -1,0 +1,139 @@
+#include "io/pread_engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "io/read_progress.h"
+
+namespace deltafin {
+namespace {
+
+// Large reads keep a drive busy with fewer; more threads only cost stacks.
+constexpr int kMaxThreads = 32;
+
+// Slot numbers in a ring of fixed size.
+class SlotQueue {
+ public:
+  explicit SlotQueue(int capacity) : slots_(static_cast<size_t>(capacity)) {}
+  bool empty() const { return count_ == 0; }
+  void Push(int slot) { slots_[(first_ + count_++) % slots_.size()] = slot; }
+  int Pop() {
+    const int slot = slots_[first_];
+    first_ = (first_ + 1) % slots_.size();
+    --count_;
+    return slot;
+  }
+
+ private:
+  std::vector<int> slots_;
+  size_t first_ = 0;
+  size_t count_ = 0;
+};
+
+class PreadEngine final : public IoEngine {
+ public:
+  explicit PreadEngine(int depth)
+      : reads_(static_cast<size_t>(depth)), free_(depth), waiting_(depth), finished_(depth) {
+    for (int slot = 0; slot < depth; ++slot) free_.Push(slot);
+    const int threads = std::min(depth, kMaxThreads);
+    threads_.reserve(static_cast<size_t>(threads));
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { ReadLoop(); });
+  }
+
+  // Reads in flight end first.
+  ~PreadEngine() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  std::string name() const override { return "pread"; }
+  int depth() const override { return static_cast<int>(reads_.size()); }
+
+  void Submit(uint64_t id, const ReadRequest& request) override {
+    {
+      const std::lock_guard lock(mutex_);
+      DFIN_CHECK(!free_.empty(), "more reads submitted than the engine's depth");
+      const int slot = free_.Pop();
+      reads_[static_cast<size_t>(slot)] = {id, ReadProgress(request)};
+      waiting_.Push(slot);
+    }
+    work_.notify_one();
+  }
+
+  size_t Wait(std::span<IoCompletion> out) override {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return woken_ || !finished_.empty(); });
+    woken_ = false;
+    size_t count = 0;
+    for (; count < out.size() && !finished_.empty(); ++count) {
+      const int slot = finished_.Pop();
+      InFlight& read = reads_[static_cast<size_t>(slot)];
+      out[count] = {read.id, read.progress.TakeStatus(), read.progress.bytes_read()};
+      free_.Push(slot);
+    }
+    return count;
+  }
+
+  void Wake() override {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+    done_.notify_one();
+  }
+
+ private:
+  struct InFlight {
+    uint64_t id = 0;
+    ReadProgress progress;
+  };
+
+  void ReadLoop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      work_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      const int slot = waiting_.Pop();
+      lock.unlock();
+      ReadAll(reads_[static_cast<size_t>(slot)].progress);
+      lock.lock();
+      finished_.Push(slot);
+      done_.notify_one();
+    }
+  }
+
+  static void ReadAll(ReadProgress& progress) {
+    const int fd = progress.request().file->fd();
+    int64_t result = 0;
+    do {
+      result = pread(fd, progress.destination(), progress.bytes(), static_cast<off_t>(progress.offset()));
+      if (result < 0) result = -errno;
+    } while (!progress.Advance(result));
+  }
+
+  std::mutex mutex_;
+  std::condition_variable work_;  // something is waiting_, or stop_
+  std::condition_variable done_;  // something is finished_, or woken_
+  std::vector<InFlight> reads_;   // [depth]
+  SlotQueue free_, waiting_, finished_;
+  bool woken_ = false;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<IoEngine> CreatePreadEngine(int depth) {
+  DFIN_CHECK(depth >= 1, "an engine has a depth of at least one");
+  return std::make_unique<PreadEngine>(depth);
+}
+
+}  // namespace deltafin
