@@ -300,4 +300,9 @@ Result<ModelSpec> ModelSpec::FromConfig(const Json& config, const std::string& w
   return spec;
 }
 
+Result<ModelSpec> ModelSpec::FromConfigText(std::string_view text, const std::string& what) {
+  DFIN_TRY(const Json config, ParseJson(text, what));
+  return FromConfig(config, what);
+}
+
 }  // namespace deltafin

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -73,6 +74,8 @@ struct ModelSpec {
   // architecture, a quantisation other than MXFP4 in groups of 32, another activation, router or norm, a missing key, a
   // value out of range, layer lists that do not cover every layer once.
   static Result<ModelSpec> FromConfig(const Json& config, const std::string& what);
+  // The same from the document's text.
+  static Result<ModelSpec> FromConfigText(std::string_view text, const std::string& what);
 };
 
 }  // namespace deltafin
