@@ -36,8 +36,12 @@ Result<uint64_t> CheckedBytes(const TensorDeclaration& tensor) {
 
 std::string ShapeJson(const Shape& shape) {
   std::string text = "[";
-  for (int i = 0; i < shape.rank(); ++i) text += (i > 0 ? "," : "") + std::to_string(shape[i]);
-  return text + "]";
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i > 0) text += ',';
+    text += std::to_string(shape[i]);
+  }
+  text += ']';
+  return text;
 }
 
 }  // namespace
@@ -53,9 +57,8 @@ Result<std::string> MakeSafetensorsHeader(std::span<const TensorDeclaration> ten
     if (!AddChecked(offset, bytes, &end))
       return Fail(ErrorCode::kInvalidArgument, "safetensors header: more than 2^64 bytes of tensors");
     if (json.size() > 1) json += ",";
-    json += "\"" + tensor.name + "\":{\"dtype\":\"" + std::string(ToString(tensor.dtype)) +
-            "\",\"shape\":" + ShapeJson(tensor.shape) + ",\"data_offsets\":[" + std::to_string(offset) + "," +
-            std::to_string(end) + "]}";
+    json += Cat('"', tensor.name, "\":{\"dtype\":\"", ToString(tensor.dtype), "\",\"shape\":", ShapeJson(tensor.shape),
+                ",\"data_offsets\":[", offset, ",", end, "]}");
     offset = end;
   }
   json += "}";

@@ -41,7 +41,10 @@ class Shape {
 // "[96, 128]".
 inline std::string ToString(const Shape& shape) {
   std::string text = "[";
-  for (int i = 0; i < shape.rank(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(shape[i]);
+  }
   return text + "]";
 }
 
