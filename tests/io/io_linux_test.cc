@@ -1,0 +1,104 @@
+// What only Linux has: kernels that refuse io_uring, and file systems without direct reads.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+
+#include "io/io_engine.h"
+#include "io/test_file.h"
+
+namespace deltafin {
+namespace {
+
+using testing::HasSubstr;
+
+// From here on io_uring_setup fails with `error_number` in this process.
+bool RefuseUring(int error_number) {
+  std::array<sock_filter, 4> program = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error_number)),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog filter{program.size(), program.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Both messages of a process whose kernel refuses io_uring: of kind "uring", then the note of kind "auto".
+std::string MessagesWhenRefused(int error_number) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string text = "no filter";
+    if (RefuseUring(error_number)) {
+      const auto uring = CreateIoEngine({.kind = "uring", .depth = 2});
+      text = uring ? "created" : Cat(ToString(uring.error().code()), ": ", uring.error().message());
+      std::string note;
+      const auto fallback = CreateIoEngine({.kind = "auto", .depth = 2}, &note);
+      text += "\n" + (fallback ? (*fallback)->name() + ": " + note : "no fallback");
+    }
+    const bool written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    _exit(written ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string text;
+  std::array<char, 4096> part{};
+  for (ssize_t got = 0; (got = read(ends[0], part.data(), part.size())) > 0;)
+    text.append(part.data(), static_cast<size_t>(got));
+  close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return text;
+}
+
+struct Refusal {
+  const char* name;
+  int error_number;
+  const char* advice;
+};
+
+class UringRefused : public testing::TestWithParam<Refusal> {};
+INSTANTIATE_TEST_SUITE_P(Kernel, UringRefused,
+                         testing::Values(Refusal{"Old", ENOSYS, "Linux 5.6"},
+                                         Refusal{"SwitchedOff", EPERM, "kernel.io_uring_disabled"},
+                                         Refusal{"LockedMemory", ENOMEM, "ulimit -l"}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(UringRefused, IsUnavailableWithAdviceAndAutoFallsBackWithANote) {
+  const std::string messages = MessagesWhenRefused(GetParam().error_number);
+  if (messages == "no filter") GTEST_SKIP() << "this system allows no seccomp filter";
+  EXPECT_THAT(messages, testing::StartsWith("unavailable: io_uring: "));
+  EXPECT_THAT(messages, HasSubstr(GetParam().advice));
+  EXPECT_THAT(messages, HasSubstr("\npread: reading with pread instead of io_uring: "));
+}
+
+TEST(DirectFile, OpensBufferedWhereDirectReadsAreRefused) {
+  const char* path = "/proc/filesystems";  // a regular file of a file system without direct reads
+  if (access(path, R_OK) != 0) GTEST_SKIP() << "no " << path;
+  const Result<DirectFile> file = DirectFile::Open(path);
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_TRUE(file->buffered());
+  EXPECT_EQ(file->alignment(), 1u);
+
+  const AlignedBuffer buffer = test::MakeBuffer(4096);
+  const auto engine = CreateIoEngine({.kind = "pread", .depth = 1});
+  ASSERT_TRUE(engine);
+  (*engine)->Submit(1, {&*file, 0, 5, buffer.data()});
+  std::array<IoCompletion, 1> done;
+  while ((*engine)->Wait(done) == 0) {
+  }
+  ASSERT_TRUE(done[0].status) << done[0].status.error().message();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(buffer.data()), 5), "nodev");
+}
+
+}  // namespace
+}  // namespace deltafin
