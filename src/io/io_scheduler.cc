@@ -32,7 +32,8 @@ class IoScheduler::Impl {
     thread_ = std::thread([this] { Loop(); });
   }
 
-  ~Impl() {
+  // Callbacks may still read while this runs, so it comes before any member is gone.
+  void Stop() {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
@@ -246,7 +247,7 @@ class IoScheduler::Impl {
 IoScheduler::IoScheduler(std::unique_ptr<IoEngine> engine, IoSchedulerOptions options)
     : impl_(std::make_unique<Impl>(std::move(engine), options)) {}
 
-IoScheduler::~IoScheduler() = default;
+IoScheduler::~IoScheduler() { impl_->Stop(); }
 
 void IoScheduler::Read(const ReadRequest& request, IoPriority priority, IoTag tag, Done done) {
   impl_->Read(request, priority, tag, std::move(done));

@@ -44,7 +44,7 @@ std::string MessagesWhenRefused(int error_number) {
       text = uring ? "created" : Cat(ToString(uring.error().code()), ": ", uring.error().message());
       std::string note;
       const auto fallback = CreateIoEngine({.kind = "auto", .depth = 2}, &note);
-      text += "\n" + (fallback ? (*fallback)->name() + ": " + note : "no fallback");
+      text = Cat(text, "\n", fallback ? (*fallback)->name() : "no fallback", ": ", note);
     }
     const bool written = write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size());
     _exit(written ? 0 : 1);

@@ -268,9 +268,10 @@ TEST_F(IoSchedulerTest, DestructionCancelsWhatHasNotStartedAndWaitsForTheRest) {
 
 TEST_F(IoSchedulerTest, AReadMadeByACallbackDuringDestructionIsCancelled) {
   MakeBusy();
-  scheduler_->Read({&file_, 0, 10, buffer_.data() + kChunk}, IoPriority::kDemand, 0, [this](Status status) {
+  IoScheduler* scheduler = scheduler_.get();
+  scheduler->Read({&file_, 0, 10, buffer_.data() + kChunk}, IoPriority::kDemand, 0, [this, scheduler](Status status) {
     EXPECT_FALSE(status);
-    Read(2, IoPriority::kDemand, 0, 4 * kChunk, 10);
+    scheduler->Read({&file_, 0, 10, buffer_.data() + kChunk}, IoPriority::kDemand, 0, ends_.Expect(2));
   });
   std::thread destroyer([this] { scheduler_.reset(); });
   ends_.WaitFor(1);
@@ -295,20 +296,25 @@ TEST_F(IoSchedulerTest, EveryReadEndsExactlyOnceUnderStress) {
   Make({.chunk_bytes = 5000, .window_bytes = 40'000},
        {.seed = 11, .depth = 6, .max_delay_us = 60, .eio_probability = 0.02});
   std::deque<StressRead> reads(kThreads * kReadsPerThread);
+  std::atomic<int> open{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(static_cast<uint64_t>(t) + 100);
       for (int i = 0; i < kReadsPerThread; ++i) {
         StressRead& read = reads[static_cast<size_t>(t * kReadsPerThread + i)];
+        ++open;
         read.offset = random() % (kContents - 30'000);
         read.bytes = 1 + random() % 30'000;
         read.buffer = test::MakeBuffer(32'768);
         scheduler_->Read({&file_, read.offset, read.bytes, read.buffer.data()},
-                         static_cast<IoPriority>(random() % kIoPriorities), 1 + random() % 5, [&read](Status status) {
+                         static_cast<IoPriority>(random() % kIoPriorities), 1 + random() % 5,
+                         [&read, &open](Status status) {
                            read.ok = status.has_value();
                            ++read.ends;
+                           --open;
                          });
+        while (open.load() > 30) std::this_thread::yield();
         if (random() % 20 == 0) scheduler_->Cancel(1 + random() % 5);
       }
     });
