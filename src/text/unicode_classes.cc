@@ -1,0 +1,64 @@
+#include "text/unicode_classes.h"
+
+#include <unicode/uchar.h>
+#include <unicode/uscript.h>
+#include <unicode/uversion.h>
+
+#include "base/result.h"
+#include "text/utf8.h"
+
+namespace deltafin {
+
+namespace {
+
+constexpr uint32_t kCodePoints = 0x110000;
+constexpr uint32_t kMarks = U_GC_MN_MASK | U_GC_MC_MASK | U_GC_ME_MASK;
+constexpr uint32_t kCaselessLetters = U_GC_LM_MASK | U_GC_LO_MASK;
+constexpr uint32_t kAMask = U_GC_LU_MASK | U_GC_LT_MASK | kCaselessLetters | kMarks;
+constexpr uint32_t kBMask = U_GC_LL_MASK | kCaselessLetters | kMarks;
+
+uint8_t FlagsOf(UChar32 code_point) {
+  const uint32_t category = U_GET_GC_MASK(code_point);
+  const bool han = u_getIntPropertyValue(code_point, UCHAR_SCRIPT) == USCRIPT_HAN;
+  unsigned flags = 0;
+  if (!han && (category & kAMask) != 0) flags |= kClassA;
+  if (!han && (category & kBMask) != 0) flags |= kClassB;
+  if ((category & U_GC_L_MASK) != 0) flags |= kClassLetter;
+  if ((category & U_GC_N_MASK) != 0) flags |= kClassNumber;
+  if (han) flags |= kClassHan;
+  if (u_isUWhiteSpace(code_point)) flags |= kClassSpace;
+  return static_cast<uint8_t>(flags);
+}
+
+}  // namespace
+
+UnicodeClasses::UnicodeClasses() : flags_(kCodePoints) {
+  for (uint32_t c = 0; c < kCodePoints; ++c) flags_[c] = FlagsOf(static_cast<UChar32>(c));
+}
+
+const UnicodeClasses& UnicodeClasses::Get() {
+  static const UnicodeClasses table;
+  return table;
+}
+
+bool IsPythonSpace(char32_t code_point) {
+  if (code_point >= 0x1C && code_point <= 0x1F) return true;
+  return (UnicodeClasses::Get().Of(code_point) & kClassSpace) != 0;
+}
+
+bool IsBlank(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint point = NextCodePoint(text);
+    if (!IsPythonSpace(point.value)) return false;
+    text.remove_prefix(point.length);
+  }
+  return true;
+}
+
+std::string UnicodeVersion() {
+  UVersionInfo unicode;
+  u_getUnicodeVersion(unicode);
+  return Cat("Unicode ", int{unicode[0]}, ".", int{unicode[1]}, " (ICU ", U_ICU_VERSION_MAJOR_NUM, ")");
+}
+
+}  // namespace deltafin
