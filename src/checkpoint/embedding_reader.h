@@ -1,0 +1,48 @@
+// EmbeddingReader: rows of the embedding table for the tokens of a step, from memory or read one by one from the shard.
+//
+// Memory: the rows of the largest step so far. Thread rule: engine thread only. The checkpoint and the scheduler
+// outlive it. Errors: kInvalidArgument for an id outside the vocabulary, and those of the reads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/aligned_buffer.h"
+#include "base/ids.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/read_group.h"
+#include "io/io_scheduler.h"
+#include "tensor/tensor.h"
+
+namespace deltafin {
+
+class EmbeddingReader {
+ public:
+  EmbeddingReader(const Checkpoint& checkpoint, IoScheduler& io);
+
+  // From now on rows come from here: the whole table [V, H] BF16.
+  void SetTable(const std::byte* table) { table_ = table; }
+
+  // [ids.size(), H] BF16, valid until the next call.
+  Result<TensorView> Get(std::span<const TokenId> ids);
+
+  uint64_t read_bytes() const { return read_bytes_; }  // payload
+
+ private:
+  Status Reserve(size_t rows);
+  Status ReadRows(std::span<const TokenId> ids);
+
+  const TensorPlace& place_;
+  const DirectFile& file_;
+  IoScheduler& io_;
+  uint64_t row_bytes_ = 0;
+  uint64_t slot_bytes_ = 0;  // one row as read, widened
+  const std::byte* table_ = nullptr;
+  AlignedBuffer rows_;
+  AlignedBuffer slots_;
+  size_t capacity_ = 0;  // rows
+  ReadGroup reads_;
+  uint64_t read_bytes_ = 0;
+};
+
+}  // namespace deltafin

@@ -1,0 +1,43 @@
+// ReadGroup: reads that are started together and waited for together.
+//
+// Reusable once Wait() has returned. Allocates nothing per read. Thread rule: one thread starts and waits; completions
+// arrive on the scheduler's thread. The destructor waits for what is in flight.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "base/result.h"
+#include "io/io_scheduler.h"
+
+namespace deltafin {
+
+class ReadGroup {
+ public:
+  ReadGroup() = default;
+  ~ReadGroup();
+  ReadGroup(const ReadGroup&) = delete;
+  ReadGroup& operator=(const ReadGroup&) = delete;
+
+  void Start(IoScheduler& io, const ReadRequest& request, IoPriority priority, IoTag tag);
+  // True when nothing is in flight any more.
+  bool WaitFor(std::chrono::milliseconds limit);
+  bool idle();
+  // Waits for all reads; the first error of those started since the last Wait().
+  Status Wait();
+
+  uint64_t bytes_done();  // payload that has arrived, since the object was made
+
+ private:
+  void Finish(uint64_t bytes, Status status);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int in_flight_ = 0;
+  uint64_t bytes_done_ = 0;
+  Status first_error_;
+};
+
+}  // namespace deltafin
