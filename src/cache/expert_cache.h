@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -44,7 +43,7 @@ struct ExpertCacheCounters {
   uint64_t hits = 0;            // wanted and already in memory (or on its way)
   uint64_t misses = 0;          // wanted and read on demand
   uint64_t evictions = 0;
-  uint64_t demand_bytes = 0;    // payload
+  uint64_t demand_bytes = 0;    // payload of the reads that were started
   double wait_seconds = 0;      // time Next() waited for reads
 };
 
@@ -61,11 +60,16 @@ class ExpertCache {
   // Memory of one slot of `source`, rounded to whole 4 KiB.
   static uint64_t SlotBytes(const ExpertSource& source);
 
+  // kInvalidArgument for sizes that make no sense, kOutOfMemory when the slots cannot be mapped. `source` and `clock`
+  // outlive the cache.
   static Result<std::unique_ptr<ExpertCache>> Create(ExpertSource& source, const ExpertCacheOptions& options,
                                                      std::unique_ptr<EvictionPolicy> policy, const Clock& clock);
+  // Every pin must be dead. Cancels reads that have not started and waits for the others.
   ~ExpertCache();
+  ExpertCache(const ExpertCache&) = delete;
+  ExpertCache& operator=(const ExpertCache&) = delete;
 
-  // Starts the batch of one layer: `experts` ascending and distinct. Hits are held, as many misses as there are free slots
+  // Starts the batch of one layer: `experts` ascending and distinct, at most max_batch. Hits are held, as many misses as there are free slots
   // start being read at once, the others as slots come free. Begin does not wait, so work that needs no routed expert can
   // run before the first Next(). A batch must be finished (Next() until done) or abandoned (Abandon()) before the next.
   void Begin(int32_t layer, std::span<const int32_t> experts);
@@ -73,12 +77,14 @@ class ExpertCache {
   // The next expert of the batch that is ready, in order of arrival, and its position in `experts`. Waits when none is.
   // Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all slots
   // pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kCancelled: the batch must then be abandoned.
+  // A cancellation is noticed within 50 ms, also while a read hangs. Allocates nothing unless it fails.
   struct Ready {
     ExpertPin pin;
     int32_t position = 0;
   };
   Result<Ready> Next(CancelToken cancel);
-  // Gives up the rest of the batch: waits for reads in flight, whose experts stay cached.
+  // Gives up the rest of the batch without waiting: reads that have not started are cancelled, the others run on and their
+  // experts stay cached. A later batch that wants one of those joins its read. Does nothing when no batch is open.
   void Abandon();
 
   const ExpertCacheCounters& counters() const;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/fixed_queue.h"
 #include "io/read_progress.h"
 
 namespace deltafin {
@@ -16,25 +17,6 @@ namespace {
 
 // Large reads keep a drive busy with fewer; more threads only cost stacks.
 constexpr int kMaxThreads = 32;
-
-// Slot numbers in a ring of fixed size.
-class SlotQueue {
- public:
-  explicit SlotQueue(int capacity) : slots_(static_cast<size_t>(capacity)) {}
-  bool empty() const { return count_ == 0; }
-  void Push(int slot) { slots_[(first_ + count_++) % slots_.size()] = slot; }
-  int Pop() {
-    const int slot = slots_[first_];
-    first_ = (first_ + 1) % slots_.size();
-    --count_;
-    return slot;
-  }
-
- private:
-  std::vector<int> slots_;
-  size_t first_ = 0;
-  size_t count_ = 0;
-};
 
 class PreadEngine final : public IoEngine {
  public:
@@ -120,10 +102,10 @@ class PreadEngine final : public IoEngine {
   }
 
   std::mutex mutex_;
-  std::condition_variable work_;  // something is waiting_, or stop_
-  std::condition_variable done_;  // something is finished_, or woken_
-  std::vector<InFlight> reads_;   // [depth]
-  SlotQueue free_, waiting_, finished_;
+  std::condition_variable work_;          // something is waiting_, or stop_
+  std::condition_variable done_;          // something is finished_, or woken_
+  std::vector<InFlight> reads_;           // [depth]
+  FixedQueue free_, waiting_, finished_;  // slots of reads_
   bool woken_ = false;
   bool stop_ = false;
   std::vector<std::thread> threads_;

@@ -1,0 +1,346 @@
+#include "cache/expert_cache.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/platform.h"
+#include "cache/slot_arena.h"
+#include "cache/slot_index.h"
+#include "io/fixed_queue.h"
+
+namespace deltafin {
+namespace {
+
+constexpr auto kCancelPoll = std::chrono::milliseconds(20);  // a CancelToken cannot wake anybody
+constexpr int64_t kMaxBatch = 1 << 20;
+// Cancel tags of the cache have this bit, so that they never equal those of others who read through the same scheduler.
+constexpr IoTag kDemandTag = IoTag{1} << 63;
+
+struct Slot {
+  enum class Phase : uint8_t { kFree, kReading, kReady };
+  Phase phase = Phase::kFree;
+  ExpertKey key;
+  ExpertWeights weights;  // of a ready slot
+  IoTag tag = 0;          // of the read
+  int32_t pins = 0;
+  int32_t position = -1;  // in the open batch, while the batch waits for this slot or has yet to take it
+};
+
+}  // namespace
+
+// All positions of the open batch that were not delivered are in exactly one place: `pending` (no slot yet), a reading
+// slot, or `arrived` (a ready slot). A slot with a position is never evicted, so a hit survives until it is delivered.
+// Progress needs no more than that: with nothing arrived and nothing being read, every slot is either evictable or
+// pinned.
+struct ExpertCache::State {
+  State(ExpertSource& source_in, SlotArena arena_in, std::unique_ptr<EvictionPolicy> policy_in, int64_t max_batch,
+        const Clock& clock_in)
+      : source(source_in),
+        clock(clock_in),
+        policy(std::move(policy_in)),
+        arena(std::move(arena_in)),
+        slots(static_cast<size_t>(arena.slots())),
+        index(arena.slots()),
+        position_slot(static_cast<size_t>(max_batch)),
+        pending(max_batch),
+        arrived(max_batch) {
+    experts.reserve(static_cast<size_t>(max_batch));
+  }
+
+  Slot& slot(int32_t number) { return slots[static_cast<size_t>(number)]; }
+  ExpertKey KeyOf(int32_t position) const { return {layer, experts[static_cast<size_t>(position)]}; }
+  void Want(int32_t position);
+  // Starts as many pending reads as there are slots.
+  void StartReads();
+  // Not under the lock: a source may answer at once.
+  void Fetch(int32_t number);
+  bool TakeSlotForNext(int32_t* number);
+  int32_t TakeSlot();
+  void Evict(int32_t number);
+  void Fetched(int32_t number, Result<ExpertWeights> result);
+  void FetchFailed(int32_t number, Error error);
+  Ready Deliver(ExpertCache* cache);
+  void Release(int32_t number);
+  void Close();
+
+  ExpertSource& source;
+  const Clock& clock;
+
+  std::mutex mutex;
+  std::condition_variable changed;  // a read ended
+  // Under the mutex.
+  const std::unique_ptr<EvictionPolicy> policy;
+  SlotArena arena;
+  std::vector<Slot> slots;
+  SlotIndex index;  // of reading and ready slots
+  int64_t resident = 0;
+  int64_t reading = 0;
+  // The open batch.
+  bool open = false;
+  int32_t layer = 0;
+  IoTag tag = kDemandTag;
+  std::vector<int32_t> experts;
+  std::vector<int32_t> position_slot;  // [max_batch], -1 while pending
+  size_t delivered = 0;
+  FixedQueue pending;
+  FixedQueue arrived;
+  std::optional<Error> error;  // the first one of the batch
+
+  ExpertCacheCounters counters;  // the engine thread's
+};
+
+void ExpertCache::State::Want(int32_t position) {
+  const int32_t number = index.Find(KeyOf(position));
+  position_slot[static_cast<size_t>(position)] = number;
+  if (number < 0) {
+    ++counters.misses;
+    pending.Push(position);
+    return;
+  }
+  ++counters.hits;
+  policy->Used(number);
+  slot(number).position = position;
+  if (slot(number).phase == Slot::Phase::kReady) arrived.Push(position);
+}
+
+void ExpertCache::State::StartReads() {
+  for (;;) {
+    int32_t number = -1;
+    {
+      const std::lock_guard lock(mutex);
+      if (!TakeSlotForNext(&number)) return;
+    }
+    Fetch(number);
+  }
+}
+
+void ExpertCache::State::Fetch(int32_t number) {
+  counters.demand_bytes += source.record_bytes();
+  // Two words, so that std::function keeps it inside itself.
+  const auto done = [this, number](Result<ExpertWeights> result) { Fetched(number, std::move(result)); };
+  static_assert(sizeof(done) <= 2 * sizeof(void*) && std::is_trivially_copyable_v<decltype(done)>);
+  source.Fetch(slot(number).key, arena.slot(number).data(), IoPriority::kDemand, tag, done);
+}
+
+bool ExpertCache::State::TakeSlotForNext(int32_t* number) {
+  if (!open || error || pending.empty()) return false;
+  *number = TakeSlot();
+  if (*number < 0) return false;
+  const int32_t position = pending.Pop();
+  position_slot[static_cast<size_t>(position)] = *number;
+  Slot& taken = slot(*number);
+  taken = {Slot::Phase::kReading, KeyOf(position), {}, tag, 0, position};
+  index.Insert(taken.key, *number);
+  policy->Inserted(*number, taken.key);
+  ++reading;
+  return true;
+}
+
+int32_t ExpertCache::State::TakeSlot() {
+  const int32_t unused = arena.Take();
+  if (unused >= 0) return unused;
+  const int32_t victim = policy->Victim([this](int32_t number) {
+    const Slot& candidate = slot(number);
+    return candidate.phase == Slot::Phase::kReady && candidate.pins == 0 && candidate.position < 0;
+  });
+  if (victim >= 0) Evict(victim);
+  return victim;
+}
+
+void ExpertCache::State::Evict(int32_t number) {
+  index.Erase(slot(number).key);
+  policy->Removed(number);
+  slot(number).phase = Slot::Phase::kFree;
+  --resident;
+  ++counters.evictions;
+  // A use after this shows: a scale byte of 255 is not a number.
+  if constexpr (kIsDebug || kIsSanitized) std::memset(arena.slot(number).data(), 0xFF, arena.slot(number).size());
+}
+
+// On the I/O thread, or inside Fetch().
+void ExpertCache::State::Fetched(int32_t number, Result<ExpertWeights> result) {
+  const std::lock_guard lock(mutex);
+  --reading;
+  if (result) {
+    Slot& filled = slot(number);
+    filled.phase = Slot::Phase::kReady;
+    filled.weights = *result;
+    ++resident;
+    if (filled.position >= 0) arrived.Push(filled.position);
+  } else {
+    FetchFailed(number, std::move(result.error()));
+  }
+  // Under the lock: after it the destructor may run.
+  changed.notify_all();
+}
+
+void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
+  Slot& failed = slot(number);
+  const int32_t position = failed.position;
+  index.Erase(failed.key);
+  policy->Removed(number);
+  failed.phase = Slot::Phase::kFree;
+  failed.position = -1;
+  arena.Give(number);
+  if (position < 0) return;
+  position_slot[static_cast<size_t>(position)] = -1;
+  if (failure.code() == ErrorCode::kCancelled && failed.tag != tag) {
+    // An earlier batch started this read and was abandoned before the drive saw it; the open batch still wants it.
+    pending.Push(position);
+  } else if (!error) {
+    error = std::move(failure).WithContext(Cat("expert ", failed.key.expert, " of layer ", failed.key.layer));
+  }
+}
+
+ExpertCache::Ready ExpertCache::State::Deliver(ExpertCache* cache) {
+  const int32_t position = arrived.Pop();
+  const int32_t number = position_slot[static_cast<size_t>(position)];
+  slot(number).position = -1;
+  ++slot(number).pins;
+  if (++delivered == experts.size()) Close();
+  return {ExpertPin(cache, number), position};
+}
+
+void ExpertCache::State::Release(int32_t number) {
+  {
+    const std::lock_guard lock(mutex);
+    --slot(number).pins;
+  }
+  StartReads();
+}
+
+void ExpertCache::State::Close() {
+  open = false;
+  error.reset();
+  pending.Clear();
+  arrived.Clear();
+}
+
+uint64_t ExpertCache::SlotBytes(const ExpertSource& source) {
+  return AlignUp(source.slot_bytes(), std::max<uint64_t>(4096, source.slot_alignment()));
+}
+
+Result<std::unique_ptr<ExpertCache>> ExpertCache::Create(ExpertSource& source, const ExpertCacheOptions& options,
+                                                         std::unique_ptr<EvictionPolicy> policy, const Clock& clock) {
+  DFIN_CHECK(policy != nullptr, "a cache has an eviction policy");
+  if (options.max_batch < 1 || options.max_batch > kMaxBatch)
+    return Fail(ErrorCode::kInvalidArgument, "expert cache: largest batch: expected 1 to ", kMaxBatch, ", got ",
+                options.max_batch);
+  if (source.slot_alignment() > AlignedBuffer::kAlignment)
+    return Fail(ErrorCode::kInvalidArgument, "expert cache: slot alignment: expected at most ",
+                AlignedBuffer::kAlignment, ", got ", source.slot_alignment());
+  DFIN_TRY(SlotArena arena, SlotArena::Create(options.slots, SlotBytes(source)));
+  return std::unique_ptr<ExpertCache>(
+      new ExpertCache(std::make_unique<State>(source, std::move(arena), std::move(policy), options.max_batch, clock)));
+}
+
+ExpertCache::ExpertCache(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+ExpertCache::~ExpertCache() {
+  Abandon();
+  State& s = *state_;
+  // Reads of earlier batches may still be on their way.
+  for (const Slot& slot : s.slots) {
+    std::unique_lock lock(s.mutex);
+    DFIN_CHECK(slot.pins == 0, "a pin outlives its cache");
+    const bool on_its_way = slot.phase == Slot::Phase::kReading;
+    lock.unlock();
+    if (on_its_way) s.source.Cancel(slot.tag);
+  }
+  std::unique_lock lock(s.mutex);
+  s.changed.wait(lock, [&] { return s.reading == 0; });
+}
+
+void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts) {
+  State& s = *state_;
+  {
+    const std::lock_guard lock(s.mutex);
+    DFIN_CHECK(!s.open, "a batch begins after the one before it was finished or abandoned");
+    DFIN_CHECK(experts.size() <= s.position_slot.size(), "a batch is larger than was promised");
+    DFIN_CHECK(std::adjacent_find(experts.begin(), experts.end(), std::greater_equal<>()) == experts.end(),
+               "experts of a batch ascend");
+    s.open = !experts.empty();
+    s.layer = layer;
+    s.experts.assign(experts.begin(), experts.end());
+    s.delivered = 0;
+    ++s.tag;
+    for (size_t position = 0; position < experts.size(); ++position) s.Want(static_cast<int32_t>(position));
+  }
+  s.StartReads();
+}
+
+Result<ExpertCache::Ready> ExpertCache::Next(CancelToken cancel) {
+  State& s = *state_;
+  std::unique_lock lock(s.mutex);
+  for (;;) {
+    DFIN_CHECK(s.open, "Next() is called once for every expert of a batch");
+    if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, "waiting for experts of layer ", s.layer, ": stopped");
+    if (s.error) return Failure(*s.error);
+    int32_t started = -1;
+    if (s.TakeSlotForNext(&started)) {
+      lock.unlock();
+      s.Fetch(started);
+      lock.lock();
+      continue;
+    }
+    if (!s.arrived.empty()) return s.Deliver(this);
+    DFIN_CHECK(s.reading > 0, "every slot is pinned: a pin dies before the next call");
+    const int64_t before = s.clock.NowNs();
+    s.changed.wait_for(lock, kCancelPoll);
+    s.counters.wait_seconds += SecondsBetween(before, s.clock.NowNs());
+  }
+}
+
+void ExpertCache::Abandon() {
+  State& s = *state_;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (!s.open) return;
+    for (Slot& slot : s.slots) slot.position = -1;
+    s.Close();
+  }
+  s.source.Cancel(s.tag);
+}
+
+const ExpertCacheCounters& ExpertCache::counters() const { return state_->counters; }
+
+int64_t ExpertCache::slots() const { return state_->arena.slots(); }
+
+int64_t ExpertCache::resident() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->resident;
+}
+
+ExpertPin::ExpertPin(ExpertPin&& other) noexcept
+    : cache_(std::exchange(other.cache_, nullptr)), slot_(std::exchange(other.slot_, -1)) {}
+
+ExpertPin& ExpertPin::operator=(ExpertPin&& other) noexcept {
+  if (this != &other) {
+    if (cache_ != nullptr) cache_->state_->Release(slot_);
+    cache_ = std::exchange(other.cache_, nullptr);
+    slot_ = std::exchange(other.slot_, -1);
+  }
+  return *this;
+}
+
+ExpertPin::~ExpertPin() {
+  if (cache_ != nullptr) cache_->state_->Release(slot_);
+}
+
+const ExpertWeights& ExpertPin::weights() const {
+  DFIN_CHECK(cache_ != nullptr, "the pin is empty");
+  return cache_->state_->slot(slot_).weights;
+}
+
+ExpertKey ExpertPin::key() const {
+  DFIN_CHECK(cache_ != nullptr, "the pin is empty");
+  return cache_->state_->slot(slot_).key;
+}
+
+}  // namespace deltafin
