@@ -1,0 +1,263 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/check_args.h"
+#include "backend/cpu/cpu_isa.h"
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+
+namespace deltafin {
+namespace {
+
+using cpu::kMatrixRows;
+using cpu::PadColumns;
+
+// Outputs, rows or channels below which a part is not worth a thread.
+constexpr int64_t kOutputGrain = 12;    // whole panels of every instruction set, and tiles of 4
+constexpr int64_t kChannelGrain = 64;   // a cache line and a vector are whole divisors
+constexpr int64_t kElementSpan = 2048;  // elements of one row a worker takes at a time
+constexpr int64_t kLongestConv = 64;    // taps
+
+// Where the scratch floats of a Reserve() lie, in order.
+struct ScratchPlan {
+  int64_t inner = 0;   // columns of a prepared row
+  int64_t expert = 0;  // the same for experts
+  int64_t rows = 0;    // prepared rows
+  int64_t worker = 0;  // floats of one worker
+
+  int64_t input_floats() const { return rows * inner; }
+  int64_t expert_floats() const { return rows * expert; }  // of gate, of up and of hidden
+  int64_t total(int threads) const { return input_floats() + 3 * expert_floats() + threads * worker; }
+};
+
+ScratchPlan PlanFor(const WorkspaceLimits& limits) {
+  ScratchPlan plan;
+  plan.rows = std::clamp<int64_t>(limits.max_rows, 1, kMatrixRows);
+  plan.inner = PadColumns(std::max(limits.max_inner, limits.max_expert_inner));
+  plan.expert = PadColumns(limits.max_expert_inner);
+  const int64_t worker =
+      std::max({cpu::MatrixScratchFloats(), cpu::KdaScratchFloats(limits.kda_head_dim),
+                cpu::MlaScratchFloats(limits.mla_latent_width), cpu::ConvScratchFloats(kLongestConv)});
+  plan.worker = PadColumns(worker);
+  return plan;
+}
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(cpu::Isa isa, int threads) : isa_(isa), kernels_(cpu::KernelsFor(isa)), pool_(threads) {}
+
+  std::string name() const override { return Cat("cpu/", cpu::ToString(isa_)); }
+
+  uint64_t WorkspaceBytes(const WorkspaceLimits& limits) const override {
+    return static_cast<uint64_t>(PlanFor(limits).total(pool_.threads())) * sizeof(float);
+  }
+
+  Status Reserve(const WorkspaceLimits& limits) override {
+    DFIN_TRY(scratch_, AlignedBuffer::Create(WorkspaceBytes(limits)));
+    plan_ = PlanFor(limits);
+    std::memset(scratch_.data(), 0, scratch_.size());
+    return {};
+  }
+
+  void Embed(const EmbedArgs& args) override {
+    CheckArgs(args);
+    const int64_t width = args.out.width;
+    ForRows(args.out.rows, [&](int64_t r) {
+      kernels_.widen_bf16(args.table.bf16() + args.ids[static_cast<size_t>(r)] * width, args.out.row(r), width);
+    });
+  }
+
+  void RmsNorm(const RmsNormArgs& args) override {
+    CheckArgs(args);
+    pool_.ParallelFor(args.x.rows, 1, [&](int64_t begin, int64_t end, int) { kernels_.rms_norm(args, begin, end); });
+  }
+
+  void Linear(const LinearArgs& args) override {
+    CheckArgs(args);
+    const LinearGroupArgs::Part part = {args.weight, args.out};
+    RunLinear(args.x, {&part, 1});
+  }
+
+  void LinearGroup(const LinearGroupArgs& args) override {
+    CheckArgs(args);
+    RunLinear(args.x, args.parts);
+  }
+
+  void ShortConv(const ShortConvArgs& args) override {
+    CheckArgs(args);
+    DFIN_CHECK(ConvTaps(args.kernel) <= kLongestConv, "ShortConv kernel longer than the scratch memory");
+    pool_.ParallelFor(args.x.width, kChannelGrain, [&](int64_t begin, int64_t end, int worker) {
+      kernels_.short_conv(args, begin, end, WorkerScratch(worker));
+    });
+  }
+
+  void Kda(const KdaArgs& args) override {
+    CheckArgs(args);
+    DFIN_CHECK(cpu::KdaScratchFloats(args.head_dim) <= plan_.worker, "head_dim above the reserved limit");
+    pool_.ParallelFor(args.heads, 1, [&](int64_t begin, int64_t end, int worker) {
+      kernels_.kda(args, begin, end, WorkerScratch(worker));
+    });
+  }
+
+  void GatedHeadNorm(const GatedHeadNormArgs& args) override {
+    CheckArgs(args);
+    pool_.ParallelFor(args.x.rows, 1,
+                      [&](int64_t begin, int64_t end, int) { kernels_.gated_head_norm(args, begin, end); });
+  }
+
+  void MlaAttend(const MlaAttendArgs& args) override {
+    CheckArgs(args);
+    DFIN_CHECK(cpu::MlaScratchFloats(args.latent + args.rope) <= plan_.worker, "latent above the reserved limit");
+    pool_.ParallelFor(args.heads, 1, [&](int64_t begin, int64_t end, int worker) {
+      kernels_.mla_attend(args, begin, end, WorkerScratch(worker));
+    });
+  }
+
+  void SigmoidGate(const SigmoidGateArgs& args) override {
+    CheckArgs(args);
+    ForSpans(args.x.rows, args.x.width, [&](int64_t r, int64_t c, int64_t n) {
+      kernels_.sigmoid_gate(args.x.row(r) + c, args.gate.row(r) + c, n);
+    });
+  }
+
+  void MixResiduals(const MixResidualsArgs& args) override {
+    CheckArgs(args);
+    pool_.ParallelFor(args.out.rows, 1,
+                      [&](int64_t begin, int64_t end, int) { kernels_.mix_residuals(args, begin, end); });
+  }
+
+  void Router(const RouterArgs& args) override {
+    CheckArgs(args);
+    const LinearGroupArgs::Part part = {args.weight, args.scores};
+    RunLinear(args.x, {&part, 1});
+    pool_.ParallelFor(args.x.rows, 4,
+                      [&](int64_t begin, int64_t end, int) { kernels_.router_select(args, begin, end); });
+  }
+
+  void SituGlu(const SituGluArgs& args) override {
+    CheckArgs(args);
+    ForSpans(args.gate.rows, args.gate.width, [&](int64_t r, int64_t c, int64_t n) {
+      kernels_.situ_glu(args.gate.row(r) + c, args.up.row(r) + c, args.beta, args.linear_beta, args.out.row(r) + c, n);
+    });
+  }
+
+  void ExpertMlp(const ExpertMlpArgs& args) override {
+    CheckArgs(args);
+    DFIN_CHECK(PadColumns(args.x.width) <= plan_.expert && PadColumns(args.w1.rows) <= plan_.expert,
+               "expert wider than the reserved limit");
+    const auto rows = static_cast<int64_t>(args.x_rows.size());
+    for (int64_t first = 0; first < rows; first += plan_.rows)
+      RunExpert(args, first, std::min(plan_.rows, rows - first));
+  }
+
+  void CombineExperts(const CombineExpertsArgs& args) override {
+    CheckArgs(args);
+    pool_.ParallelFor(args.out.rows, 1,
+                      [&](int64_t begin, int64_t end, int) { kernels_.combine_experts(args, begin, end); });
+  }
+
+  void Copy(const CopyArgs& args) override {
+    CheckArgs(args);
+    ForRows(args.x.rows, [&](int64_t r) {
+      std::memcpy(args.out.row(r), args.x.row(r), static_cast<size_t>(args.x.width) * sizeof(float));
+    });
+  }
+
+  void Add(const AddArgs& args) override {
+    CheckArgs(args);
+    ForRows(args.x.rows, [&](int64_t r) { kernels_.add(args.x.row(r), args.out.row(r), args.x.width); });
+  }
+
+  Status Synchronize() override { return {}; }
+
+ private:
+  float* Scratch() const { return reinterpret_cast<float*>(scratch_.data()); }
+  float* Input() const { return Scratch(); }
+  float* Gate() const { return Scratch() + plan_.input_floats(); }
+  float* Up() const { return Gate() + plan_.expert_floats(); }
+  float* Hidden() const { return Up() + plan_.expert_floats(); }
+  float* WorkerScratch(int worker) const { return Hidden() + plan_.expert_floats() + worker * plan_.worker; }
+
+  template <typename Body>
+  void ForRows(int64_t rows, Body&& body) {
+    pool_.ParallelFor(rows, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) body(r);
+    });
+  }
+
+  // body(row, column, count) over pieces of rows.
+  template <typename Body>
+  void ForSpans(int64_t rows, int64_t width, Body&& body) {
+    const int64_t spans = CeilDiv(width, kElementSpan);
+    ForRows(rows * spans, [&](int64_t i) {
+      const int64_t c = i % spans * kElementSpan;
+      body(i / spans, c, std::min(kElementSpan, width - c));
+    });
+  }
+
+  // All parts' outputs form one index range, cut among the workers; rows go in passes that fit the scratch memory.
+  void RunLinear(const ConstRows& x, std::span<const LinearGroupArgs::Part> parts) {
+    DFIN_CHECK(PadColumns(x.width) <= plan_.inner, "K above the reserved limit, or Reserve() was not called");
+    int64_t outputs = 0;
+    for (const LinearGroupArgs::Part& part : parts) outputs += part.out.width;
+    const int64_t stride = PadColumns(x.width);
+    for (int64_t first = 0; first < x.rows; first += plan_.rows) {
+      const int64_t rows = std::min(plan_.rows, x.rows - first);
+      for (int64_t r = 0; r < rows; ++r) kernels_.split_columns(x.row(first + r), x.width, Input() + r * stride);
+      pool_.ParallelFor(outputs, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
+        for (const LinearGroupArgs::Part& part : parts) {
+          const int64_t n = part.out.width;
+          if (begin < n && end > 0) {
+            const cpu::LinearTask task = {&part.weight, Input(), stride, rows, part.out.Slice(first, rows)};
+            kernels_.linear(task, std::max<int64_t>(begin, 0), std::min(end, n), WorkerScratch(worker));
+          }
+          begin -= n;
+          end -= n;
+        }
+      });
+    }
+  }
+
+  // Rows [first, first + rows) of the call: gate and up with the activation in one fork-join, then w2.
+  void RunExpert(const ExpertMlpArgs& args, int64_t first, int64_t rows) {
+    const int64_t inner = args.w1.rows, x_stride = PadColumns(args.x.width), inner_stride = PadColumns(inner);
+    const int32_t* x_rows = args.x_rows.data() + first;
+    for (int64_t r = 0; r < rows; ++r) {
+      kernels_.group_columns(args.x.row(x_rows[r]), args.x.width, Input() + r * x_stride);
+    }
+    const Rows gate(Gate(), rows, inner, inner_stride), up(Up(), rows, inner, inner_stride);
+    pool_.ParallelFor(inner, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
+      kernels_.mxfp4({&args.w1, Input(), x_stride, rows, gate, nullptr}, begin, end, WorkerScratch(worker));
+      kernels_.mxfp4({&args.w3, Input(), x_stride, rows, up, nullptr}, begin, end, WorkerScratch(worker));
+      for (int64_t r = 0; r < rows; ++r) {
+        kernels_.situ_glu(gate.row(r) + begin, up.row(r) + begin, args.beta, args.linear_beta, gate.row(r) + begin,
+                          end - begin);
+      }
+    });
+    for (int64_t r = 0; r < rows; ++r) kernels_.group_columns(gate.row(r), inner, Hidden() + r * inner_stride);
+    pool_.ParallelFor(args.w2.rows, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
+      const cpu::Mxfp4Task task = {&args.w2, Hidden(), inner_stride, rows, args.out, args.out_rows.data() + first};
+      kernels_.mxfp4(task, begin, end, WorkerScratch(worker));
+    });
+  }
+
+  const cpu::Isa isa_;
+  const cpu::CpuKernels kernels_;
+  ThreadPool pool_;
+  AlignedBuffer scratch_;
+  ScratchPlan plan_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> CreateCpuBackend(const BackendOptions& options) {
+  if (options.threads < 1) {
+    return Fail(ErrorCode::kInvalidArgument, "--threads ", options.threads, ": expected 1 or more");
+  }
+  DFIN_TRY(const cpu::Isa isa, cpu::SelectIsa(options.isa));
+  return std::make_unique<CpuBackend>(isa, options.threads);
+}
+
+}  // namespace deltafin

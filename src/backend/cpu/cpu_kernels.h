@@ -1,0 +1,94 @@
+// cpu_kernels.h: the kernels of CpuBackend as a table of plain functions, one table for an instruction set.
+//
+// Every kernel computes a part of an operation ([begin, end) of outputs, rows, heads or channels) on the calling
+// thread, with scratch memory the caller owns; it does not allocate, wait or throw. Row invariance: a kernel's result
+// for one row and one output is the same bits for every range, tile and number of rows (op_args.h). Not here: threads
+// and shape checks (cpu_backend.cc). The implementations are compiled once per instruction set by Highway
+// (foreach_target.h) and never touch its global dispatch state. Thread rule: const tables and pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/op_args.h"
+
+namespace deltafin::cpu {
+
+enum class Isa { kAvx2, kAvx512, kNeon };
+
+// Rows a matrix kernel handles in one pass over the weights; callers cut longer inputs. It bounds the scratch memory.
+inline constexpr int64_t kMatrixRows = 64;
+// Positions of one MLA block; blocks lie on a grid fixed to absolute positions.
+inline constexpr int64_t kMlaBlock = 64;
+// (head, row) pairs that MLA carries through one pass over the cache.
+inline constexpr int64_t kMlaItems = 16;
+// Columns that the prepared inputs of matrix kernels are padded to, for the widest instruction set.
+inline constexpr int64_t kColumnPadding = 128;
+
+inline constexpr int64_t PadColumns(int64_t columns) {
+  return (columns + kColumnPadding - 1) / kColumnPadding * kColumnPadding;
+}
+
+// out[r, n] = x[r] . weight[n], x prepared by `split_columns`.
+struct LinearTask {
+  const TensorView* weight = nullptr;  // [N, K] BF16 or F32
+  const float* x = nullptr;            // [rows, PadColumns(K)]
+  int64_t x_stride = 0;
+  int64_t rows = 0;  // <= kMatrixRows
+  Rows out;          // [rows, N]
+};
+
+// The same for MXFP4, x prepared by `group_columns`; row r goes to out.row(out_rows[r]), or to row r when out_rows is
+// null.
+struct Mxfp4Task {
+  const Mxfp4View* weight = nullptr;
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  int64_t rows = 0;  // <= kMatrixRows
+  Rows out;
+  const int32_t* out_rows = nullptr;
+};
+
+// Scratch floats one worker needs, by kernel family. All scratch is aligned to 64 bytes.
+int64_t MatrixScratchFloats();
+int64_t KdaScratchFloats(int64_t head_dim);
+int64_t MlaScratchFloats(int64_t latent_width);
+int64_t ConvScratchFloats(int64_t taps);
+
+struct CpuKernels {
+  // Reorders one row of `columns` values for a matrix kernel and pads it with zeros to PadColumns(columns).
+  void (*split_columns)(const float* x, int64_t columns, float* prepared);
+  void (*group_columns)(const float* x, int64_t columns, float* prepared);
+  // Outputs [begin, end).
+  void (*linear)(const LinearTask& task, int64_t begin, int64_t end, float* scratch);
+  void (*mxfp4)(const Mxfp4Task& task, int64_t begin, int64_t end, float* scratch);
+
+  // Rows [begin, end).
+  void (*rms_norm)(const RmsNormArgs& args, int64_t begin, int64_t end);
+  void (*mix_residuals)(const MixResidualsArgs& args, int64_t begin, int64_t end);
+  void (*gated_head_norm)(const GatedHeadNormArgs& args, int64_t begin, int64_t end);
+  void (*router_select)(const RouterArgs& args, int64_t begin, int64_t end);  // args.scores hold x W^T
+  void (*combine_experts)(const CombineExpertsArgs& args, int64_t begin, int64_t end);
+
+  // Elementwise over n consecutive values.
+  void (*sigmoid_gate)(float* x, const float* gate, int64_t n);
+  void (*situ_glu)(const float* gate, const float* up, float beta, float linear_beta, float* out, int64_t n);
+  void (*widen_bf16)(const uint16_t* from, float* out, int64_t n);
+  void (*add)(const float* x, float* out, int64_t n);
+
+  // Channels [begin, end): all rows, tail included.
+  void (*short_conv)(const ShortConvArgs& args, int64_t begin, int64_t end, float* scratch);
+  // Heads [begin, end): all rows in order.
+  void (*kda)(const KdaArgs& args, int64_t begin, int64_t end, float* scratch);
+  void (*mla_attend)(const MlaAttendArgs& args, int64_t begin, int64_t end, float* scratch);
+};
+
+// Each fills its part of the table. `isa` must be one this build has (IsBuilt in cpu_backend.cc).
+void FillLinear(Isa isa, CpuKernels& kernels);
+void FillMxfp4(Isa isa, CpuKernels& kernels);
+void FillNormAct(Isa isa, CpuKernels& kernels);
+void FillAttnRes(Isa isa, CpuKernels& kernels);
+void FillRouter(Isa isa, CpuKernels& kernels);
+void FillKda(Isa isa, CpuKernels& kernels);
+void FillMla(Isa isa, CpuKernels& kernels);
+
+}  // namespace deltafin::cpu
