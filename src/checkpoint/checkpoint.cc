@@ -12,19 +12,6 @@
 namespace deltafin {
 namespace {
 
-constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
-
-Status CheckFolder(const std::string& folder) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(folder, error);
-  if (status.type() == std::filesystem::file_type::not_found)
-    return Fail(ErrorCode::kNotFound, folder, ": expected a checkpoint folder, got nothing of that name");
-  if (error) return Fail(ErrorCode::kIo, folder, ": cannot be looked at: ", error.message());
-  if (!std::filesystem::is_directory(status))
-    return Fail(ErrorCode::kInvalidArgument, folder, ": expected a folder with config.json and shards, got a file");
-  return {};
-}
-
 Failure MissingShards(const std::string& folder, const FolderIndex& index, const std::vector<size_t>& missing) {
   const IndexedShard& first = index.shards[missing.front()];
   const auto with_text = std::count_if(index.shards.begin(), index.shards.end(),
@@ -64,10 +51,7 @@ Status PlaceTensors(const SafetensorsHeader& header, const FolderIndex& index, i
     const TensorDirectory::Lookup found = directory.Find(entry.name);
     if (found.kind == TensorDirectory::Lookup::Kind::kVision) continue;
     if (found.kind == TensorDirectory::Lookup::Kind::kUnknown) return UnknownTensorError(path, entry.name);
-    const int32_t indexed = directory.index_shard(found.slot);
-    if (index.has_index && indexed != shard)
-      return Fail(ErrorCode::kCorrupt, path, ": tensor '", entry.name, "': expected in ",
-                  index.shards[static_cast<size_t>(indexed)].name, " as ", kIndexFileName, " says, got it here too");
+    DFIN_TRY_VOID(CheckIndexAgrees(index, directory, found.slot, shard, path));
     DFIN_TRY_VOID(directory.Place(found.slot, shard, entry, header.data_start(), path));
   }
   return {};
@@ -154,7 +138,7 @@ void Checkpoint::State::TakePlaces(const TensorDirectory& directory, CheckpointP
 }
 
 Result<Checkpoint> Checkpoint::Open(const CheckpointOptions& options) {
-  DFIN_TRY_VOID(CheckFolder(options.folder));
+  DFIN_TRY_VOID(CheckCheckpointFolder(options.folder));
   const std::string config_path = options.folder + "/config.json";
   DFIN_TRY(const std::string config_text, ReadCheckpointText(config_path, kMaxConfigBytes));
   auto state = std::make_unique<State>();

@@ -76,6 +76,15 @@ Status ReadIndex(const std::string& path, TensorDirectory& directory, std::vecto
 
 }  // namespace
 
+Status CheckIndexAgrees(const FolderIndex& index, const TensorDirectory& directory, int64_t slot, int32_t shard,
+                        const std::string& path) {
+  const int32_t indexed = directory.index_shard(slot);
+  if (!index.has_index || indexed == shard) return {};
+  const std::string where = indexed < 0 ? "nowhere" : "in " + index.shards[static_cast<size_t>(indexed)].name;
+  return Fail(ErrorCode::kCorrupt, path, ": tensor '", directory.Name(slot), "': expected ", where, " as ",
+              kIndexFileName, " says, got it here: index and shards may be of different downloads");
+}
+
 Failure UnknownTensorError(const std::string& what, std::string_view tensor) {
   return Fail(
       ErrorCode::kUnsupported, what, ": tensor '", tensor.substr(0, 200),

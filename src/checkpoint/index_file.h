@@ -34,6 +34,10 @@ struct FolderIndex {
 Result<FolderIndex> ReadFolderIndex(const std::string& folder, TensorDirectory& directory,
                                     std::vector<std::string>* unknown = nullptr);
 
+// kCorrupt when a header holds a tensor that the index puts into another shard.
+Status CheckIndexAgrees(const FolderIndex& index, const TensorDirectory& directory, int64_t slot, int32_t shard,
+                        const std::string& path);
+
 Failure UnknownTensorError(const std::string& what, std::string_view tensor);
 
 }  // namespace deltafin

@@ -100,4 +100,15 @@ Result<std::string> ReadCheckpointText(const std::string& path, uint64_t max_byt
   return text;
 }
 
+Status CheckCheckpointFolder(const std::string& folder) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(folder, error);
+  if (status.type() == std::filesystem::file_type::not_found)
+    return Fail(ErrorCode::kNotFound, folder, ": expected a checkpoint folder, got nothing of that name");
+  if (error) return Fail(ErrorCode::kIo, folder, ": cannot be looked at: ", error.message());
+  if (!std::filesystem::is_directory(status))
+    return Fail(ErrorCode::kInvalidArgument, folder, ": expected a folder with config.json and shards, got a file");
+  return {};
+}
+
 }  // namespace deltafin

@@ -31,6 +31,11 @@ struct ShardHeader {
 Result<ShardHeader> ReadShardHeader(const std::string& path);
 Status CheckShardSize(const ShardHeader& shard, const std::string& path);
 
+inline constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+
+// kNotFound, kIo; kInvalidArgument when it is not a folder.
+Status CheckCheckpointFolder(const std::string& folder);
+
 // A whole text file of a checkpoint: as ReadWholeFile, and git-lfs pointers are refused with advice.
 Result<std::string> ReadCheckpointText(const std::string& path, uint64_t max_bytes);
 

@@ -305,4 +305,12 @@ Result<ModelSpec> ModelSpec::FromConfigText(std::string_view text, const std::st
   return FromConfig(config, what);
 }
 
+std::string ModelSpec::ArchitectureName(std::string_view config_text) {
+  const Result<Json> config = ParseJson(config_text, "config.json");
+  if (!config || !config->is_object()) return "";
+  const auto list = config->find("architectures");
+  if (list == config->end() || !list->is_array() || list->empty() || !list->front().is_string()) return "";
+  return list->front().get<std::string>();
+}
+
 }  // namespace deltafin

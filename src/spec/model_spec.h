@@ -76,6 +76,8 @@ struct ModelSpec {
   static Result<ModelSpec> FromConfig(const Json& config, const std::string& what);
   // The same from the document's text.
   static Result<ModelSpec> FromConfigText(std::string_view text, const std::string& what);
+  // The first of "architectures", or "" when the text has none: for reports about models that are refused.
+  static std::string ArchitectureName(std::string_view config_text);
 };
 
 }  // namespace deltafin

@@ -1,0 +1,150 @@
+#include "checkpoint/inspect.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/index_file.h"
+#include "checkpoint/shard_file.h"
+#include "checkpoint/tensor_directory.h"
+#include "spec/memory_math.h"
+
+namespace deltafin {
+namespace {
+
+constexpr size_t kMaxExamples = 20;
+// A damaged checkpoint may have a fault in each of 497,220 tensors.
+constexpr size_t kMaxProblems = 200;
+
+class Inspector {
+ public:
+  explicit Inspector(const std::string& folder) { report_.folder = folder; }
+
+  FolderReport Run() {
+    for (const char* name : {"tiktoken.model", "tokenizer_config.json", "generation_config.json"})
+      report_.tokenizer_files.push_back({name, StampFile(Path(name)).has_value()});
+    if (ReadConfig()) ReadWeights();
+    const std::vector<FileReport>& files = report_.tokenizer_files;
+    report_.weights_complete = report_.spec.has_value() && report_.problems.empty();
+    // generation_config.json only carries defaults for sampling.
+    report_.complete = report_.weights_complete && files[0].present && files[1].present;
+    return std::move(report_);
+  }
+
+ private:
+  std::string Path(const std::string& name) const { return report_.folder + "/" + name; }
+  void Problem(std::string text) {
+    if (report_.problems.size() < kMaxProblems) report_.problems.push_back(std::move(text));
+  }
+
+  bool ReadConfig() {
+    const std::string path = Path("config.json");
+    const Result<std::string> text = ReadCheckpointText(path, kMaxConfigBytes);
+    if (!text) {
+      Problem(text.error().message());
+      return false;
+    }
+    report_.architecture = ModelSpec::ArchitectureName(*text);
+    Result<ModelSpec> spec = ModelSpec::FromConfigText(*text, path);
+    if (!spec) {
+      Problem(spec.error().message());
+      return false;
+    }
+    report_.dense_bytes = DenseWeightBytes(*spec);
+    report_.expert_bytes = ExpertWeightBytes(*spec);
+    report_.bytes_per_expert = static_cast<uint64_t>(ExpertGeometry(*spec).record_bytes());
+    report_.spec = std::move(*spec);
+    return true;
+  }
+
+  void ReadWeights() {
+    TensorDirectory directory(*report_.spec);
+    report_.text_tensors = directory.slot_count();
+    std::vector<std::string> unknown;
+    Result<FolderIndex> index = ReadFolderIndex(report_.folder, directory, &unknown);
+    if (!index) {
+      Problem(index.error().message());
+      report_.tensors_missing = report_.text_tensors;
+      return;
+    }
+    report_.has_index = index->has_index;
+    for (const std::string& name : unknown) Problem(UnknownTensorError(Path(kIndexFileName), name).value().message());
+    for (size_t i = 0; i < index->shards.size(); ++i) ReadShard(*index, i, directory);
+    CountMissing(directory);
+    // What only the whole picture shows, such as experts that do not lie in one piece.
+    if (report_.problems.empty()) {
+      std::vector<std::string> names;
+      for (const IndexedShard& shard : index->shards) names.push_back(Path(shard.name));
+      if (const auto experts = directory.ExpertPlaces(names); !experts) Problem(experts.error().message());
+    }
+  }
+
+  void ReadShard(const FolderIndex& index, size_t number, TensorDirectory& directory) {
+    const IndexedShard& indexed = index.shards[number];
+    ShardReport shard;
+    shard.name = indexed.name;
+    shard.has_text = indexed.text_tensors > 0;
+    shard.text_tensors = indexed.text_tensors;
+    const std::string path = Path(indexed.name);
+    const Result<FileStamp> stamp = StampFile(path);
+    shard.present = stamp || stamp.error().code() != ErrorCode::kNotFound;
+    if (stamp) shard.bytes = stamp->bytes;
+    if (shard.present) {
+      const Status read = ReadHeader(index, number, path, directory, shard);
+      if (!read) shard.problem = read.error().message();
+    } else {
+      shard.problem = path + ": missing";
+    }
+    if (!shard.problem.empty() && shard.has_text) {
+      ++(shard.present ? report_.shards_damaged : report_.shards_missing);
+      Problem(shard.problem);
+    }
+    report_.shards.push_back(std::move(shard));
+  }
+
+  // The first fault of the shard; the tensors that are in order are placed all the same.
+  static Status ReadHeader(const FolderIndex& index, size_t number, const std::string& path, TensorDirectory& directory,
+                           ShardReport& report) {
+    DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
+    report.expected_bytes = shard.header.file_bytes();
+    if (!report.has_text) return CheckShardSize(shard, path);
+    Status status = CheckShardSize(shard, path);
+    const auto note = [&](Status&& next) {
+      if (status && !next) status = std::move(next);
+    };
+    for (const TensorEntry& entry : shard.header.tensors()) {
+      const TensorDirectory::Lookup found = directory.Find(entry.name);
+      if (found.kind == TensorDirectory::Lookup::Kind::kVision) continue;
+      if (found.kind == TensorDirectory::Lookup::Kind::kUnknown) {
+        note(UnknownTensorError(path, entry.name));
+        continue;
+      }
+      note(CheckIndexAgrees(index, directory, found.slot, static_cast<int32_t>(number), path));
+      note(directory.Place(found.slot, static_cast<int32_t>(number), entry, shard.header.data_start(), path));
+    }
+    return status;
+  }
+
+  void CountMissing(const TensorDirectory& directory) {
+    for (int64_t slot = 0; slot < directory.slot_count(); ++slot) {
+      if (directory.placed(slot)) continue;
+      ++report_.tensors_missing;
+      if (report_.examples_missing.size() < kMaxExamples) report_.examples_missing.push_back(directory.Name(slot));
+    }
+    // A missing shard has been named already.
+    if (report_.tensors_missing > 0 && report_.shards_missing == 0)
+      Problem(Cat(report_.folder, ": ", report_.tensors_missing, " of ", report_.text_tensors,
+                  " tensors are in no readable header, such as '", report_.examples_missing.front(), "'"));
+  }
+
+  FolderReport report_;
+};
+
+}  // namespace
+
+Result<FolderReport> InspectFolder(const std::string& folder) {
+  DFIN_TRY_VOID(CheckCheckpointFolder(folder));
+  return Inspector(folder).Run();
+}
+
+}  // namespace deltafin
