@@ -4,7 +4,7 @@
 
 namespace deltafin {
 
-EngineSetup::EngineSetup() : logger([this](const std::string& message) {
+EngineSetup::EngineSetup(int end_after) : interrupt(end_after), logger([this](const std::string& message) {
   terminal.EndLine();
   terminal.WriteNote("deltafin: warning: " + message + "\n");
 }) {}

@@ -23,7 +23,8 @@ struct EngineSetup {
   std::unique_ptr<Engine> engine;
   double seconds_load = 0;
 
-  EngineSetup();
+  // `end_after`: see Interrupt.
+  explicit EngineSetup(int end_after = 2);
   ~EngineSetup();
 
   // `json`: progress as events on stdout. `tokenizer_bytes`: see EngineOptions.

@@ -12,12 +12,13 @@ namespace {
 
 // A signal handler can reach nothing but globals.
 std::atomic<CancelSource*> g_source{nullptr};
-std::atomic<bool> g_pending{false};
+std::atomic<int> g_signals{0};
+std::atomic<int> g_end_after{2};
 std::atomic<bool> g_terminate{false};
 
 void OnSignal(int signal_number) {
   if (signal_number == SIGTERM) g_terminate = true;
-  if (g_pending.exchange(true)) {
+  if (++g_signals >= g_end_after) {
     const char clean[] = "\r\033[K";
     if (isatty(STDERR_FILENO)) (void)!write(STDERR_FILENO, clean, sizeof clean - 1);
     _exit(kExitInterrupted);
@@ -28,8 +29,9 @@ void OnSignal(int signal_number) {
 
 }  // namespace
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt(int end_after) {
   g_source = &source_;
+  g_end_after = end_after;
   struct sigaction action {};
   action.sa_handler = OnSignal;
   sigaction(SIGINT, &action, nullptr);
@@ -41,14 +43,14 @@ Interrupt::~Interrupt() {
   signal(SIGINT, SIG_DFL);
   signal(SIGTERM, SIG_DFL);
   g_source = nullptr;
-  g_pending = false;
+  g_signals = 0;
 }
 
 bool Interrupt::terminate() const { return g_terminate; }
 
 void Interrupt::Reset() {
   source_.Reset();
-  g_pending = false;
+  g_signals = 0;
 }
 
 }  // namespace deltafin

@@ -20,6 +20,13 @@ bool WriteAll(int fd, std::string_view text) {
   return true;
 }
 
+std::string Dim(std::string_view text) {
+  std::string dim = "\033[2m";
+  dim += text;
+  dim += "\033[0m";
+  return dim;
+}
+
 int64_t TerminalWidth() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
@@ -35,7 +42,6 @@ void Terminal::Advance(std::string_view text) {
   const int64_t width = TerminalWidth();
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte == '\033') break;  // our own dimming, which ends or starts a piece
     if (byte == '\n' || byte == '\r') column_ = 0;
     else if (byte == '\t') column_ = (column_ / 8 + 1) * 8;
     else if ((byte & 0xc0) != 0x80) column_ += byte >= 0xe1 ? 2 : 1;
@@ -57,6 +63,14 @@ void Terminal::WriteNote(std::string_view text) {
   (void)WriteAll(STDERR_FILENO, text);
 }
 
+void Terminal::WriteDim(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  if (!stderr_is_terminal_) return;
+  EraseStatus();
+  Advance(text);
+  (void)WriteAll(STDERR_FILENO, Dim(text));
+}
+
 void Terminal::EraseStatus() {
   if (status_width_ == 0) return;
   char back[32];
@@ -75,8 +89,10 @@ void Terminal::ShowStatus(const std::string& text) {
   // The last column stays free: a cursor behind it would wrap.
   const int64_t room = TerminalWidth() - 1 - column_ - 1;
   if (room < 6) return;
-  const std::string shown = (column_ > 0 ? " " : "") + text.substr(0, static_cast<size_t>(room));
-  (void)WriteAll(STDERR_FILENO, "\033[2m" + shown + "\033[0m");
+  std::string shown;
+  if (column_ > 0) shown += ' ';
+  shown.append(text, 0, static_cast<size_t>(room));
+  (void)WriteAll(STDERR_FILENO, Dim(shown));
   status_width_ = shown.size();
 }
 

@@ -22,8 +22,9 @@ class Terminal {
 
   // To stdout, at once. False when stdout is gone.
   bool Write(std::string_view text);
-  // To stderr, as whole lines or dimmed thoughts.
+  // To stderr: whole lines, or (dimmed, on a terminal only) the model's thoughts as they come.
   void WriteNote(std::string_view text);
+  void WriteDim(std::string_view text);
   // `text` is plain ASCII; cut to what fits in the line.
   void ShowStatus(const std::string& text);
   void ClearStatus();

@@ -1,0 +1,197 @@
+// `deltafin chat`: a conversation on the terminal.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "app/answer_stream.h"
+#include "app/commands.h"
+#include "app/conversation.h"
+#include "app/engine_setup.h"
+#include "app/exit_code.h"
+#include "app/line_reader.h"
+#include "app/run_report.h"
+#include "app/sampling_options.h"
+#include "app/text_model.h"
+
+namespace deltafin {
+namespace {
+
+// An answer needs some room: a prompt may take all of the context but this part.
+constexpr int64_t kAnswerRoomDivisor = 8;
+
+constexpr const char* kHelp =
+    "/reset   forget the conversation\n"
+    "/stats   figures of the last answer\n"
+    "/exit    leave (also Ctrl-D)\n"
+    "Ctrl-C stops an answer and keeps the conversation. A message that begins with / is written //.\n";
+
+struct ChatCommandOptions {
+  CommonOptions common;
+  SamplingOptions sampling;
+  std::string system, reasoning_effort = "max";
+  int64_t max_new = 0;
+};
+
+class Chat {
+ public:
+  Chat(const ChatCommandOptions& options, EngineSetup& setup, const TextModel& text, Session session, Conversation conversation,
+       SamplingParams sampling)
+      : options_(options), setup_(setup), tokenizer_(*text.tokenizer), session_(std::move(session)),
+        conversation_(std::move(conversation)), sampling_(sampling) {}
+
+  Result<int> Loop() {
+    LineReader reader("> ");
+    std::string line;
+    for (;;) {
+      const LineReader::Outcome outcome = reader.Read(&line);
+      if (setup_.interrupt.terminate()) return kExitInterrupted;
+      if (outcome == LineReader::Outcome::kEnd) break;
+      if (outcome == LineReader::Outcome::kInterrupted) {
+        setup_.interrupt.Reset();
+        setup_.terminal.WriteNote("\n(Ctrl-D or /exit leaves)\n");
+        continue;
+      }
+      if (line.empty()) continue;
+      if (line[0] == '/' && line.rfind("//", 0) != 0) {
+        if (!Command(line)) break;
+        continue;
+      }
+      DFIN_TRY_VOID(Turn(line[0] == '/' ? line.substr(1) : line));
+      if (setup_.interrupt.terminate()) return kExitInterrupted;
+    }
+    return kExitDone;
+  }
+
+ private:
+  void Note(const std::string& text) {
+    setup_.terminal.EndLine();
+    setup_.terminal.WriteNote(text);
+  }
+
+  // False: leave.
+  bool Command(const std::string& line) {
+    if (line == "/exit" || line == "/quit") return false;
+    if (line == "/reset") {
+      conversation_.Clear();
+      Note("(new conversation)\n");
+    } else if (line == "/stats") {
+      Note(last_stats_.empty() ? "(no answer yet)\n" : last_stats_);
+    } else {
+      Note(line == "/help" ? kHelp : "unknown command " + line + "\n" + kHelp);
+    }
+    return true;
+  }
+
+  // A message that does not fit is refused or makes room; only the model's or the machine's faults are errors.
+  Status Turn(const std::string& message) {
+    DFIN_TRY_VOID(conversation_.AddUserMessage(message));
+    const int64_t limit = session_.capacity() - std::max<int64_t>(1, session_.capacity() / kAnswerRoomDivisor);
+    const int dropped = conversation_.TrimTo(limit);
+    if (conversation_.prompt_tokens() > limit) {
+      Note(Cat("(the message is too long: ", conversation_.prompt_tokens(), " tokens with the system message, and --context ",
+               session_.capacity(), " leaves ", limit, "; it was not sent)\n"));
+      conversation_.DropLastTurn();
+      return {};
+    }
+    if (dropped > 0)
+      Note(Cat("(the context is full: the oldest ", dropped, dropped == 1 ? " turn was" : " turns were",
+               " forgotten, the rest is read again)\n"));
+    return Answer();
+  }
+
+  Status Answer() {
+    const std::vector<TokenId> prompt = conversation_.Prompt();
+    const std::vector<TokenId>& known = session_.tokens();
+    // The state describes exactly session_.tokens(): it can only be continued, not shortened.
+    if (known.size() >= prompt.size() || !std::equal(known.begin(), known.end(), prompt.begin())) session_.Reset();
+    DFIN_TRY(AnswerStream stream, AnswerStream::ForChat(tokenizer_, conversation_.continues_in(), {}));
+    thinking_ = false;
+    GenerationRequest request;
+    request.prompt = std::span(prompt).subspan(session_.tokens().size());
+    request.max_new = options_.max_new;
+    request.sampling = sampling_;
+    sampling_.seed += 1;  // another answer to the same question may differ
+    request.usable_vocab = tokenizer_.token_count();
+    request.stop_tokens = tokenizer_.stop_ids();
+    request.cancel = setup_.interrupt.token();
+    request.on_token = [&](TokenId id) { return Show(stream.Append(id)) && !stream.ended(); };
+    Result<GenerationResult> result = Generate(*setup_.engine, session_, setup_.monitor, request);
+    if (!result) {
+      conversation_.DropLastTurn();
+      Note("error: " + result.error().message() + "\n(the message was taken back; the conversation goes on)\n");
+      return {};
+    }
+    Show(stream.Finish(result->reason == StopReason::kLength));
+    setup_.terminal.EndLine();
+    if (result->reason == StopReason::kCancelled) {
+      Note("(stopped)\n");
+      setup_.interrupt.Reset();
+    } else if (result->reason == StopReason::kLength) {
+      Note("(cut: no more room)\n");
+    }
+    const bool answer_begun = conversation_.continues_in() == ResponseChannel::kAnswer || !stream.response()->answer.empty();
+    DFIN_TRY_VOID(conversation_.AddAnswer(result->tokens, answer_begun));
+    last_stats_ = StatsText({std::move(*result), setup_.engine->counters(), setup_.seconds_load, setup_.engine->Describe(),
+                             options_.common.model, sampling_.temperature > 0, request.sampling.seed});
+    return {};
+  }
+
+  bool Show(const std::vector<AnswerStream::Piece>& pieces) {
+    for (const AnswerStream::Piece& piece : pieces) {
+      if (piece.channel == AnswerStream::Channel::kAnswer) {
+        if (thinking_) setup_.terminal.EndLine();
+        thinking_ = false;
+        if (!setup_.terminal.Write(piece.text)) return false;
+      } else {
+        setup_.terminal.WriteDim(piece.text);
+        thinking_ = true;
+      }
+    }
+    return true;
+  }
+
+  const ChatCommandOptions& options_;
+  EngineSetup& setup_;
+  const Tokenizer& tokenizer_;
+  Session session_;
+  Conversation conversation_;
+  SamplingParams sampling_;
+  bool thinking_ = false;
+  std::string last_stats_;
+};
+
+Result<int> RunChat(const ChatCommandOptions& o) {
+  DFIN_TRY(const SamplingParams defaults, ModelSamplingDefaults(o.common.model));
+  DFIN_TRY(const SamplingParams sampling, o.sampling.Resolve(defaults));
+  ChatOptions chat;
+  chat.thinking = o.reasoning_effort != "none";
+  if (chat.thinking) {
+    Result<ThinkingEffort> effort = ParseThinkingEffort(o.reasoning_effort);
+    if (!effort) return FailWith(std::move(effort), "--reasoning-effort");
+    chat.effort = *effort;
+  }
+  DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
+  DFIN_TRY(Conversation conversation, Conversation::Create(*text.tokenizer, o.system, chat));
+  EngineSetup setup(/*end_after=*/3);
+  DFIN_TRY_VOID(setup.Open(o.common, /*json=*/false, text.bytes));
+  DFIN_TRY(Session session, setup.engine->NewSession());
+  if (setup.terminal.stderr_is_terminal() && !o.common.quiet)
+    setup.terminal.WriteNote(Cat(setup.engine->Describe(), "; /help for commands\n"));
+  return Chat(o, setup, text, std::move(session), std::move(conversation), sampling).Loop();
+}
+
+}  // namespace
+
+Command AddChat(CLI::App& root) {
+  auto o = std::make_shared<ChatCommandOptions>();
+  CLI::App* app = root.add_subcommand("chat", "Talk with the model");
+  o->common.AddTo(*app);
+  o->sampling.AddTo(*app);
+  app->add_option("--system", o->system, "System message at the beginning")->type_name("TEXT");
+  app->add_option("--reasoning-effort", o->reasoning_effort, "none, low, high or max")->type_name("LEVEL");
+  app->add_option("--max-new", o->max_new, "Most new tokens of an answer (default: as many as the context allows)")
+      ->check(CLI::PositiveNumber);
+  return {app, [o] { return RunChat(*o); }};
+}
+
+}  // namespace deltafin

@@ -1,0 +1,150 @@
+// `deltafin inspect`: what a model folder holds, how large it is, and what is missing. Reads no weights.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/commands.h"
+#include "app/exit_code.h"
+#include "base/json.h"
+#include "base/units.h"
+#include "checkpoint/inspect.h"
+#include "model/sequence_state.h"
+
+namespace deltafin {
+namespace {
+
+// Longest list of shards that a person gets to read.
+constexpr size_t kShardsShown = 12;
+
+struct InspectOptions {
+  std::string model;
+  bool json = false;
+};
+
+Json ShardJson(const ShardReport& shard) {
+  Json out;
+  out["name"] = shard.name;
+  out["present"] = shard.present;
+  out["text"] = shard.has_text;
+  out["bytes"] = shard.bytes;
+  out["expected_bytes"] = shard.expected_bytes;
+  out["text_tensors"] = shard.text_tensors;
+  out["problem"] = shard.problem;
+  return out;
+}
+
+Json SpecJson(const ModelSpec& spec) {
+  Json out;
+  out["layers"] = spec.layers.size();
+  out["kda_layers"] = spec.num_kda_layers;
+  out["mla_layers"] = spec.num_mla_layers;
+  out["moe_layers"] = spec.num_moe_layers;
+  out["hidden_size"] = spec.hidden_size;
+  out["experts_per_layer"] = spec.num_experts;
+  out["experts_per_token"] = spec.num_experts_per_token;
+  out["vocab_size"] = spec.vocab_size;
+  out["max_position_embeddings"] = spec.max_position_embeddings;
+  out["kda_state_bytes"] = SequenceState::KdaBytes(spec) / 2;
+  out["mla_cache_bytes_per_token"] = SequenceState::MlaBytes(spec, 1);
+  return out;
+}
+
+Json ReportJson(const FolderReport& r) {
+  Json out;
+  out["folder"] = r.folder;
+  out["architecture"] = r.architecture;
+  out["complete"] = r.complete;
+  out["weights_complete"] = r.weights_complete;
+  out["spec"] = r.spec ? SpecJson(*r.spec) : Json();
+  out["dense_bytes"] = r.dense_bytes;
+  out["expert_bytes"] = r.expert_bytes;
+  out["record_bytes"] = r.bytes_per_expert;
+  out["text_tensors"] = r.text_tensors;
+  out["tensors_missing"] = r.tensors_missing;
+  out["examples_missing"] = r.examples_missing;
+  out["shards_missing"] = r.shards_missing;
+  out["shards_damaged"] = r.shards_damaged;
+  out["shards"] = Json::array();
+  for (const ShardReport& shard : r.shards) out["shards"].push_back(ShardJson(shard));
+  out["tokenizer_files"] = Json::object();
+  for (const FileReport& file : r.tokenizer_files) out["tokenizer_files"][file.name] = file.present;
+  out["problems"] = r.problems;
+  return out;
+}
+
+void PrintSpec(const FolderReport& r) {
+  const ModelSpec& s = *r.spec;
+  std::printf("%s, %zu layers: %lld KDA, %lld MLA; %lld with experts\n", r.architecture.c_str(), s.layers.size(),
+              static_cast<long long>(s.num_kda_layers), static_cast<long long>(s.num_mla_layers),
+              static_cast<long long>(s.num_moe_layers));
+  std::printf("experts        %lld a layer, %lld a token, %s each, %s in all\n", static_cast<long long>(s.num_experts),
+              static_cast<long long>(s.num_experts_per_token), FormatBytes(r.bytes_per_expert).c_str(),
+              FormatBytes(r.expert_bytes).c_str());
+  std::printf("dense weights  %s\n", FormatBytes(r.dense_bytes).c_str());
+  std::printf("a conversation %s of KDA state, %s a token of MLA cache, at most %lld tokens\n",
+              FormatBytes(SequenceState::KdaBytes(s) / 2).c_str(), FormatBytes(SequenceState::MlaBytes(s, 1)).c_str(),
+              static_cast<long long>(s.max_position_embeddings));
+}
+
+void PrintShards(const FolderReport& r) {
+  uint64_t bytes = 0;
+  const auto present = std::count_if(r.shards.begin(), r.shards.end(), [](const ShardReport& s) { return s.present; });
+  for (const ShardReport& shard : r.shards) bytes += shard.bytes;
+  std::printf("shards         %lld of %zu present, %s on disk, %lld missing, %lld damaged\n", static_cast<long long>(present),
+              r.shards.size(), FormatBytes(bytes).c_str(), static_cast<long long>(r.shards_missing),
+              static_cast<long long>(r.shards_damaged));
+  size_t shown = 0;
+  for (const ShardReport& shard : r.shards) {
+    const bool faulty = !shard.problem.empty() || (!shard.present && shard.has_text);
+    if (!faulty && r.shards.size() > kShardsShown) continue;
+    if (++shown > kShardsShown) {
+      std::printf("  ... (--json lists all)\n");
+      break;
+    }
+    const std::string state = !shard.problem.empty() ? shard.problem
+                              : shard.present        ? "whole"
+                              : shard.has_text       ? "missing"
+                                                     : "absent, not needed for text";
+    std::printf("  %s  %s  %lld text tensors  %s\n", shard.name.c_str(), FormatBytes(shard.bytes).c_str(),
+                static_cast<long long>(shard.text_tensors), state.c_str());
+  }
+}
+
+void PrintReport(const FolderReport& r) {
+  std::printf("%s\n", r.folder.c_str());
+  if (r.spec) PrintSpec(r);
+  else std::printf("no model that this program runs%s%s\n", r.architecture.empty() ? "" : ": ", r.architecture.c_str());
+  PrintShards(r);
+  if (r.spec)
+    std::printf("tensors        %lld of %lld present\n", static_cast<long long>(r.text_tensors - r.tensors_missing),
+                static_cast<long long>(r.text_tensors));
+  for (const std::string& name : r.examples_missing) std::printf("  missing %s\n", name.c_str());
+  std::printf("tokenizer     ");
+  for (const FileReport& file : r.tokenizer_files) std::printf(" %s%s", file.name.c_str(), file.present ? "" : " (missing)");
+  std::printf("\n");
+  for (const std::string& problem : r.problems) std::printf("problem: %s\n", problem.c_str());
+  std::printf("%s\n", r.complete           ? "complete: ready to run"
+                      : r.weights_complete ? "weights complete; without tokenizer files only token ids work"
+                                           : "not complete: it cannot run");
+}
+
+Result<int> RunInspect(const InspectOptions& o) {
+  DFIN_TRY(const FolderReport report, InspectFolder(o.model));
+  if (o.json) std::printf("%s\n", DumpJson(ReportJson(report)).c_str());
+  else PrintReport(report);
+  return report.weights_complete ? kExitDone : kExitBadModel;
+}
+
+}  // namespace
+
+Command AddInspect(CLI::App& root) {
+  auto o = std::make_shared<InspectOptions>();
+  CLI::App* app = root.add_subcommand("inspect", "Say what a model folder holds and what is missing");
+  app->add_option("--model", o->model, "Folder of the checkpoint")->required()->type_name("DIR");
+  app->add_flag("--json", o->json, "One JSON object");
+  return {app, [o] { return RunInspect(*o); }};
+}
+
+}  // namespace deltafin

@@ -1,0 +1,233 @@
+// `deltafin run`: one prompt in, one answer out.
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/answer_stream.h"
+#include "app/commands.h"
+#include "app/engine_setup.h"
+#include "app/exit_code.h"
+#include "app/run_report.h"
+#include "app/sampling_options.h"
+#include "app/text_model.h"
+#include "base/json.h"
+#include "text/chat_encoder.h"
+
+namespace deltafin {
+namespace {
+
+constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
+
+struct RunOptions {
+  CommonOptions common;
+  SamplingOptions sampling;
+  std::string prompt, prompt_file, prompt_ids, system, reasoning_effort = "max";
+  bool has_prompt = false, chat = false, ids = false, json = false, stats = false;
+  int64_t max_new = 0;
+  std::vector<std::string> stops;
+};
+
+// What is to be fed, and how the answer is to be read.
+struct Prompt {
+  std::vector<TokenId> ids;
+  TextModel text;                     // empty when only ids are spoken
+  std::optional<AnswerStream> stream;  // empty with --ids and without a tokenizer
+};
+
+Result<std::string> PromptText(const RunOptions& o) {
+  if (o.has_prompt) return o.prompt;
+  if (!o.prompt_file.empty()) {
+    Result<std::string> text = ReadWholeFile(o.prompt_file, kMaxPromptBytes);
+    if (!text) return Fail(ErrorCode::kInvalidArgument, "--prompt-file ", text.error().message());
+    return text;
+  }
+  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  return text;
+}
+
+Status CheckOptions(const RunOptions& o) {
+  const auto refuse = [](const char* what) { return Fail(ErrorCode::kInvalidArgument, what); };
+  const int sources = (o.has_prompt ? 1 : 0) + (o.prompt_file.empty() ? 0 : 1) + (o.prompt_ids.empty() ? 0 : 1);
+  if (sources > 1) return refuse("--prompt, --prompt-file, --prompt-ids: give one of them");
+  if (o.chat && !o.prompt_ids.empty()) return refuse("--chat: makes a message of text; --prompt-ids are ids already");
+  if (!o.chat && !o.system.empty()) return refuse("--system: needs --chat");
+  if (!o.chat && o.reasoning_effort != "max") return refuse("--reasoning-effort: needs --chat");
+  if (o.ids && o.json) return refuse("--ids, --json: give one of them (token events carry the ids)");
+  return {};
+}
+
+Result<ChatPrompt> MakeChat(const RunOptions& o, std::string text) {
+  std::vector<ChatMessage> messages;
+  if (!o.system.empty()) messages.push_back(SystemMessage(o.system));
+  messages.push_back(UserMessage(std::move(text)));
+  ChatOptions options;
+  options.thinking = o.reasoning_effort != "none";
+  if (options.thinking) {
+    Result<ThinkingEffort> effort = ParseThinkingEffort(o.reasoning_effort);
+    if (!effort) return FailWith(std::move(effort), "--reasoning-effort");
+    options.effort = *effort;
+  }
+  return RenderChat(messages, options);
+}
+
+Result<Prompt> MakePrompt(const RunOptions& o) {
+  Prompt prompt;
+  if (!o.prompt_ids.empty()) {
+    DFIN_TRY(prompt.ids, ParseIds(o.prompt_ids, "--prompt-ids"));
+    const bool needs_text = !o.ids || !o.stops.empty();
+    if (needs_text && (!o.json || !o.stops.empty() || HasTokenizer(o.common.model))) {
+      DFIN_TRY(prompt.text, LoadTextModel(o.common.model));
+      prompt.stream.emplace(*prompt.text.tokenizer, o.stops);
+    }
+    return prompt;
+  }
+  DFIN_TRY(std::string text, PromptText(o));
+  if (text.empty()) return Fail(ErrorCode::kInvalidArgument, "prompt: expected some text, got none");
+  DFIN_TRY(prompt.text, LoadTextModel(o.common.model));
+  const Tokenizer& tokenizer = *prompt.text.tokenizer;
+  if (!o.chat) {
+    prompt.ids = tokenizer.EncodeRaw(text);
+    prompt.stream.emplace(tokenizer, o.stops);
+    return prompt;
+  }
+  DFIN_TRY(const ChatPrompt chat, MakeChat(o, std::move(text)));
+  DFIN_TRY(prompt.ids, EncodeSegments(tokenizer, chat.segments));
+  DFIN_TRY(AnswerStream stream, AnswerStream::ForChat(tokenizer, chat.continues_in, o.stops));
+  prompt.stream.emplace(std::move(stream));
+  return prompt;
+}
+
+// Writes what the options ask for, token by token.
+class Output {
+ public:
+  Output(const RunOptions& options, Terminal& terminal, std::optional<AnswerStream>& stream)
+      : options_(options), terminal_(terminal), stream_(stream) {}
+
+  // False when nobody wants more.
+  bool Token(TokenId id) {
+    std::vector<AnswerStream::Piece> pieces;
+    if (stream_) pieces = stream_->Append(id);
+    if (options_.ids) return terminal_.Write((first_ ? "" : " ") + std::to_string(id)) && Next();
+    if (options_.json) return terminal_.Write(DumpJson(TokenEvent(id, pieces)) + "\n") && Next();
+    return Show(pieces) && Next();
+  }
+
+  void Finish(bool length_limit) {
+    std::vector<AnswerStream::Piece> pieces;
+    if (stream_) pieces = stream_->Finish(length_limit);
+    if (options_.json && !pieces.empty()) terminal_.Write(DumpJson(TokenEvent(-1, pieces)) + "\n");
+    else if (!options_.ids) Show(pieces);
+    if (!options_.json) terminal_.Write("\n");
+  }
+
+ private:
+  bool Next() {
+    first_ = false;
+    return !stream_ || !stream_->stop_string_met();
+  }
+
+  static Json TokenEvent(TokenId id, const std::vector<AnswerStream::Piece>& pieces) {
+    Json event;
+    event["event"] = "token";
+    if (id >= 0) event["id"] = id;
+    for (const AnswerStream::Piece& piece : pieces) {
+      const char* key = piece.channel == AnswerStream::Channel::kThought    ? "thought"
+                        : piece.channel == AnswerStream::Channel::kToolCall ? "tool_call"
+                                                                            : "text";
+      event[key] = event.value(key, std::string()) + piece.text;
+    }
+    return event;
+  }
+
+  // Thoughts go to a terminal only, dimmed; the answer is all that stdout ever sees.
+  bool Show(const std::vector<AnswerStream::Piece>& pieces) {
+    for (const AnswerStream::Piece& piece : pieces) {
+      if (piece.channel == AnswerStream::Channel::kAnswer) {
+        if (thinking_) {
+          terminal_.WriteNote("\n");
+          thinking_ = false;
+        }
+        if (!terminal_.Write(piece.text)) return false;
+      } else if (terminal_.stderr_is_terminal() && !options_.common.quiet) {
+        terminal_.WriteDim(piece.text);
+        thinking_ = true;
+      }
+    }
+    return true;
+  }
+
+  const RunOptions& options_;
+  Terminal& terminal_;
+  std::optional<AnswerStream>& stream_;
+  bool first_ = true;
+  bool thinking_ = false;
+};
+
+std::vector<TokenId> StopTokens(const Prompt& prompt, const ModelSpec& spec) {
+  if (prompt.text.tokenizer == nullptr) return spec.eos_token_ids;
+  const std::span<const TokenId> ids = prompt.text.tokenizer->stop_ids();
+  return {ids.begin(), ids.end()};
+}
+
+Result<int> RunRun(const RunOptions& o) {
+  DFIN_TRY_VOID(CheckOptions(o));
+  DFIN_TRY(const SamplingParams sampling, o.sampling.Resolve({}));
+  DFIN_TRY(Prompt prompt, MakePrompt(o));
+  EngineSetup setup;
+  DFIN_TRY_VOID(setup.Open(o.common, o.json, prompt.text.bytes));
+  Engine& engine = *setup.engine;
+  DFIN_TRY(Session session, engine.NewSession());
+
+  Output output(o, setup.terminal, prompt.stream);
+  const std::vector<TokenId> stop_tokens = StopTokens(prompt, engine.spec());
+  GenerationRequest request;
+  request.prompt = prompt.ids;
+  request.max_new = o.max_new;
+  request.sampling = sampling;
+  request.usable_vocab = prompt.text.tokenizer == nullptr ? 0 : prompt.text.tokenizer->token_count();
+  request.stop_tokens = stop_tokens;
+  request.cancel = setup.interrupt.token();
+  request.on_token = [&](TokenId id) { return output.Token(id); };
+  Result<GenerationResult> result = Generate(engine, session, setup.monitor, request);
+  setup.view.reset();
+  if (!result) {
+    setup.terminal.EndLine();
+    return Failure(std::move(result.error()));
+  }
+  output.Finish(result->reason == StopReason::kLength || result->reason == StopReason::kCancelled);
+  const bool cancelled = result->reason == StopReason::kCancelled;
+
+  const RunReport report{std::move(*result), engine.counters(), setup.seconds_load, engine.Describe(), o.common.model,
+                         sampling.temperature > 0, sampling.seed};
+  if (o.json) setup.terminal.Write(DumpJson(StatsEvent(report)) + "\n");
+  if (o.stats) setup.terminal.WriteNote(StatsText(report));
+  return cancelled ? kExitInterrupted : kExitDone;
+}
+
+}  // namespace
+
+Command AddRun(CLI::App& root) {
+  auto o = std::make_shared<RunOptions>();
+  CLI::App* app = root.add_subcommand("run", "Answer one prompt");
+  o->common.AddTo(*app);
+  o->sampling.AddTo(*app);
+  const CLI::Option* prompt = app->add_option("--prompt", o->prompt, "The prompt (default: read from stdin)")->type_name("TEXT");
+  app->add_option("--prompt-file", o->prompt_file, "File with the prompt")->type_name("F");
+  app->add_option("--prompt-ids", o->prompt_ids, "Token ids, comma-separated")->type_name("1,2,3");
+  app->add_flag("--chat", o->chat, "The prompt is one user message");
+  app->add_option("--system", o->system, "System message before it")->type_name("TEXT");
+  app->add_option("--reasoning-effort", o->reasoning_effort, "With --chat: none, low, high or max")->type_name("LEVEL");
+  app->add_option("--max-new", o->max_new, "Most new tokens (default: as many as the context allows)")->check(CLI::PositiveNumber);
+  app->add_option("--stop", o->stops, "End the answer at this text (repeatable)")->type_name("TEXT");
+  app->add_flag("--ids", o->ids, "Print only the new token ids");
+  app->add_flag("--json", o->json, "Print events, one JSON object a line");
+  app->add_flag("--stats", o->stats, "Figures of the run on stderr");
+  return {app, [o, prompt] {
+            o->has_prompt = prompt->count() > 0;
+            return RunRun(*o);
+          }};
+}
+
+}  // namespace deltafin

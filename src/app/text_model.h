@@ -1,0 +1,23 @@
+// text_model.h: the tokenizer of a model folder, with the memory it takes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "text/tokenizer.h"
+
+namespace deltafin {
+
+struct TextModel {
+  std::unique_ptr<Tokenizer> tokenizer;
+  uint64_t bytes = 0;  // resident memory that loading it took
+};
+
+// kNotFound names the missing file and says what works without it.
+Result<TextModel> LoadTextModel(const std::string& folder);
+// True when the folder holds a rank file at all.
+bool HasTokenizer(const std::string& folder);
+
+}  // namespace deltafin
