@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,16 @@ const Tokenizer& TinyTokenizer();
 // The real vocabulary, if this machine has it.
 const Tokenizer* K3Tokenizer();
 constexpr const char* kNeedsK3 = "needs the vocabulary of Kimi K3 (data/k3-tokenizer in the shared folder)";
+
+// The same numbers on every machine.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  uint32_t Below(size_t bound) { return static_cast<uint32_t>(engine_() % bound); }
+
+ private:
+  std::mt19937 engine_;
+};
 
 uint64_t Fnv1a64(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325);
 std::string Hex64(uint64_t value);
