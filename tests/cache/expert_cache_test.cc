@@ -1,0 +1,329 @@
+#include "cache/expert_cache.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "cache/cache_fixture.h"
+
+namespace deltafin {
+namespace {
+
+using test::ExpertCacheTest;
+using test::Range;
+using testing::HasSubstr;
+
+TEST_F(ExpertCacheTest, TheFloorIsTheExpertsOfOneToken) { EXPECT_EQ(ExpertCache::Floor(16), 16); }
+
+TEST_F(ExpertCacheTest, ASlotHoldsARecordAnywhereInWholePages) {
+  const test::FakeExpertSource source({});
+  EXPECT_EQ(ExpertCache::SlotBytes(source) % 4096, 0u);
+  EXPECT_GE(ExpertCache::SlotBytes(source), source.record_bytes() + source.slot_alignment() - 1);
+}
+
+TEST_F(ExpertCacheTest, SizesThatMakeNoSenseAreRefused) {
+  test::FakeExpertSource source({});
+  const auto create = [&](int64_t slots, int64_t max_batch) {
+    return ExpertCache::Create(source, {.slots = slots, .max_batch = max_batch}, CreateLruPolicy(4), clock_);
+  };
+  EXPECT_EQ(create(0, 4).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(create(4, 0).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(create(4, 4));
+}
+
+TEST_F(ExpertCacheTest, AMissIsReadAndAHitIsNot) {
+  Make(4);
+  Run(1, {2, 5});
+  Run(1, {2, 5});
+  Run(2, {2, 5});
+  EXPECT_EQ(source_->fetches(), 4);
+  EXPECT_EQ(cache_->counters().misses, 4u);
+  EXPECT_EQ(cache_->counters().hits, 2u);
+  EXPECT_EQ(cache_->counters().demand_bytes, 4 * source_->record_bytes());
+  EXPECT_EQ(cache_->counters().evictions, 0u);
+  EXPECT_EQ(cache_->resident(), 4);
+  EXPECT_EQ(cache_->slots(), 4);
+}
+
+TEST_F(ExpertCacheTest, TheLeastRecentlyUsedLeaves) {
+  Make(3);
+  Run(0, {1});
+  Run(0, {2});
+  Run(0, {3});
+  Run(0, {1});
+  Run(0, {4});  // evicts 2
+  Run(0, {1, 3, 4});
+  EXPECT_EQ(source_->fetches(), 4);
+  Run(0, {2});
+  EXPECT_EQ(source_->fetches({0, 2}), 2);
+  EXPECT_EQ(cache_->counters().evictions, 2u);
+}
+
+TEST_F(ExpertCacheTest, AnEmptyBatchIsFinished) {
+  Make(2);
+  cache_->Begin(0, {});
+  Run(0, {1});
+}
+
+TEST_F(ExpertCacheTest, BeginDoesNotWaitAndStartsTheReads) {
+  Make(4);
+  source_->Hold();
+  cache_->Begin(0, Range(0, 4));
+  EXPECT_EQ(source_->fetches(), 4);
+  source_->Release();
+  Drain(0, Range(0, 4));
+}
+
+TEST_F(ExpertCacheTest, WhatIsInMemoryComesBeforeWhatIsBeingRead) {
+  Make(4);
+  Run(0, {1});
+  source_->Hold();
+  const std::vector<int32_t> experts = {0, 1};
+  cache_->Begin(0, experts);
+  {
+    const auto ready = cache_->Next({});
+    ASSERT_TRUE(ready);
+    EXPECT_EQ(ready->position, 1);
+  }
+  source_->Release();
+  const auto ready = cache_->Next({});
+  ASSERT_TRUE(ready);
+  EXPECT_EQ(ready->position, 0);
+}
+
+TEST_F(ExpertCacheTest, ABatchLargerThanTheCacheIsServed) {
+  Make(3);
+  Run(0, Range(0, 60));
+  EXPECT_EQ(source_->fetches(), 60);
+}
+
+TEST_F(ExpertCacheTest, OneSlotServesAnyBatch) {
+  Make(1);
+  Run(0, Range(0, 30));
+  Run(1, Range(10, 30));
+  EXPECT_EQ(source_->fetches(), 60);
+}
+
+TEST_F(ExpertCacheTest, TheMissesOfABatchDoNotEvictItsOwnHits) {
+  Make(4);
+  Run(0, {20, 30, 40});
+  // One free slot, six misses, three hits that come after them.
+  Run(0, {1, 2, 3, 4, 5, 6, 20, 30, 40});
+  EXPECT_EQ(source_->fetches({0, 20}), 1);
+  EXPECT_EQ(source_->fetches({0, 30}), 1);
+  EXPECT_EQ(source_->fetches({0, 40}), 1);
+  EXPECT_EQ(source_->fetches(), 9);
+}
+
+TEST_F(ExpertCacheTest, ADyingPinStartsTheNextRead) {
+  Make(1);
+  source_->Hold();
+  cache_->Begin(0, Range(0, 2));
+  EXPECT_EQ(source_->fetches(), 1);
+  source_->Release();
+  {
+    const auto ready = cache_->Next({});
+    ASSERT_TRUE(ready);
+    EXPECT_EQ(source_->fetches(), 1);
+  }
+  EXPECT_EQ(source_->fetches(), 2);
+  ASSERT_TRUE(cache_->Next({}));
+}
+
+TEST_F(ExpertCacheTest, APinnedSlotIsNeverEvictedNorWritten) {
+  Make(3);
+  cache_->Begin(0, Range(0, 1));
+  Result<ExpertCache::Ready> kept = cache_->Next({});
+  ASSERT_TRUE(kept);
+  source_->Pinned(kept->pin.weights());
+  for (int32_t i = 1; i < 20; ++i) Run(i, Range(0, 7));
+  EXPECT_TRUE(source_->Holds(kept->pin.weights(), {0, 0}));
+  EXPECT_EQ(source_->writes_into_pinned(), 0);
+  source_->Unpinned(kept->pin.weights());
+  Run(0, {0});  // a second pin on the same slot
+  EXPECT_EQ(source_->fetches({0, 0}), 1);
+  EXPECT_TRUE(source_->Holds(kept->pin.weights(), {0, 0}));
+}
+
+TEST_F(ExpertCacheTest, PinsMove) {
+  Make(1);
+  cache_->Begin(0, Range(0, 2));
+  ExpertPin pin;
+  {
+    Result<ExpertCache::Ready> ready = cache_->Next({});
+    ASSERT_TRUE(ready);
+    pin = std::move(ready->pin);
+  }
+  EXPECT_EQ(source_->fetches(), 1);
+  EXPECT_TRUE(source_->Holds(pin.weights(), {0, pin.key().expert}));
+  pin = ExpertPin();
+  EXPECT_EQ(source_->fetches(), 2);
+  ASSERT_TRUE(cache_->Next({}));
+}
+
+TEST_F(ExpertCacheTest, AFailedReadIsReportedWithLayerAndExpert) {
+  Make(4);
+  source_->Fail({7, 3}, Error(ErrorCode::kIo, "drive gone"));
+  cache_->Begin(7, std::vector<int32_t>{3});
+  const auto ready = cache_->Next({});
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code(), ErrorCode::kIo);
+  EXPECT_EQ(ready.error().message(), "expert 3 of layer 7: drive gone");
+  EXPECT_EQ(cache_->Next({}).error().code(), ErrorCode::kIo) << "until it is abandoned";
+  cache_->Abandon();
+}
+
+TEST_F(ExpertCacheTest, AFailedReadFreesItsSlotAndLeavesOthersAlone) {
+  Make(3);
+  source_->Fail({0, 1}, Error(ErrorCode::kCorrupt, "scale byte 255"));
+  cache_->Begin(0, Range(0, 3));
+  source_->WaitUntilIdle();
+  EXPECT_EQ(cache_->Next({}).error().code(), ErrorCode::kCorrupt);
+  cache_->Abandon();
+  EXPECT_EQ(cache_->resident(), 2);
+  Run(0, Range(0, 3));
+  EXPECT_EQ(source_->fetches({0, 0}), 1);
+  EXPECT_EQ(source_->fetches({0, 1}), 2);
+  EXPECT_EQ(source_->fetches({0, 2}), 1);
+  EXPECT_EQ(cache_->counters().evictions, 0u);
+}
+
+TEST_F(ExpertCacheTest, AfterAFailureNoMoreReadsOfTheBatchStart) {
+  Make(1);
+  source_->Fail({0, 0}, Error(ErrorCode::kIo, "drive gone"));
+  cache_->Begin(0, Range(0, 30));
+  EXPECT_FALSE(cache_->Next({}));
+  EXPECT_FALSE(cache_->Next({}));
+  EXPECT_EQ(source_->fetches(), 1);
+  cache_->Abandon();
+  Run(0, Range(0, 30));
+}
+
+TEST_F(ExpertCacheTest, ReadsOfAnAbandonedBatchStayCached) {
+  Make(4);
+  source_->Hold();
+  cache_->Begin(0, Range(0, 3));
+  cache_->Abandon();
+  source_->Release();
+  source_->WaitUntilIdle();
+  EXPECT_EQ(cache_->resident(), 3);
+  Run(0, Range(0, 3));
+  EXPECT_EQ(source_->fetches(), 3);
+  EXPECT_EQ(cache_->counters().hits, 3u);
+}
+
+TEST_F(ExpertCacheTest, ABatchJoinsAReadThatIsOnItsWay) {
+  Make(4);
+  source_->Hold();
+  cache_->Begin(0, Range(0, 3));
+  cache_->Abandon();
+  cache_->Begin(0, Range(1, 3));
+  EXPECT_EQ(source_->fetches(), 4);
+  source_->Release();
+  Drain(0, Range(1, 3));
+  EXPECT_EQ(source_->fetches(), 4);
+  EXPECT_EQ(source_->most_at_once_per_key(), 1);
+}
+
+TEST_F(ExpertCacheTest, AJoinedReadThatFailsIsReported) {
+  Make(4);
+  source_->Hold();
+  source_->Fail({0, 1}, Error(ErrorCode::kIo, "drive gone"));
+  cache_->Begin(0, Range(0, 2));
+  cache_->Abandon();
+  cache_->Begin(0, std::vector<int32_t>{1});
+  source_->Release();
+  EXPECT_EQ(cache_->Next({}).error().message(), "expert 1 of layer 0: drive gone");
+  cache_->Abandon();
+}
+
+TEST_F(ExpertCacheTest, AReadThatWasCancelledIsReadAgainForWhoJoinedIt) {
+  Make(4, {.threads = 1, .max_started = 1});
+  source_->Hold();
+  cache_->Begin(0, Range(0, 3));  // one starts, two queue
+  cache_->Abandon();              // cancels the two
+  cache_->Begin(0, Range(0, 3));
+  EXPECT_EQ(source_->fetches(), 3);
+  source_->Release();
+  Drain(0, Range(0, 3));
+  EXPECT_EQ(source_->fetches(), 5);
+  EXPECT_EQ(source_->most_at_once_per_key(), 1);
+}
+
+TEST_F(ExpertCacheTest, AbandonedReadsHoldSlotsOnlyUntilTheyEnd) {
+  Make(2);
+  source_->Hold();
+  cache_->Begin(0, Range(0, 2));
+  cache_->Abandon();
+  cache_->Begin(1, Range(0, 5));
+  EXPECT_EQ(source_->fetches(), 2) << "no slot is free";
+  source_->Release();
+  Drain(1, Range(0, 5));
+}
+
+TEST_F(ExpertCacheTest, AbandonWithoutABatchDoesNothing) {
+  Make(2);
+  cache_->Abandon();
+  Run(0, {1});
+  cache_->Abandon();
+  Run(0, {1});
+}
+
+TEST_F(ExpertCacheTest, CancellationIsNoticedWhileAReadHangs) {
+  Make(4);
+  source_->Hold();
+  CancelSource cancel;
+  cache_->Begin(0, Range(0, 2));
+  std::thread user([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    cancel.Cancel();
+  });
+  const auto ready = cache_->Next(cancel.token());
+  user.join();
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code(), ErrorCode::kCancelled);
+  cache_->Abandon();  // does not wait either
+  source_->Release();
+  Run(0, Range(0, 2));
+}
+
+TEST_F(ExpertCacheTest, TheTimeSpentWaitingIsCounted) {
+  Make(2, {.max_delay_us = 2000});
+  Run(0, Range(0, 20));
+  EXPECT_GT(cache_->counters().wait_seconds, 0);
+}
+
+TEST_F(ExpertCacheTest, DestructionWaitsForReadsInFlight) {
+  Make(4);
+  source_->Hold();
+  cache_->Begin(0, Range(0, 4));
+  std::thread user([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    source_->Release();
+  });
+  cache_.reset();
+  source_->WaitUntilIdle();
+  user.join();
+}
+
+TEST_F(ExpertCacheTest, EvictedBytesArePoisonedInDebugAndSanitizerBuilds) {
+  if (!kIsDebug && !kIsSanitized) GTEST_SKIP() << "not this kind of build";
+  Make(1);
+  cache_->Begin(0, std::vector<int32_t>{0});
+  ExpertWeights stale;
+  {
+    const auto ready = cache_->Next({});
+    ASSERT_TRUE(ready);
+    stale = ready->pin.weights();
+  }
+  source_->Hold();
+  cache_->Begin(0, std::vector<int32_t>{1});
+  EXPECT_EQ(*stale.w1.scale, 255);
+  source_->Release();
+  Drain(0, {1});
+}
+
+}  // namespace
+}  // namespace deltafin
