@@ -65,7 +65,9 @@ class PythonObjectBuilder {
   std::unordered_map<std::string, size_t> positions_;
 };
 
-Result<PythonJson> ParsePythonJson(std::string_view text);
+constexpr int kMostJsonLevels = 128;
+
+Result<PythonJson> ParsePythonJson(std::string_view text, int most_levels = kMostJsonLevels);
 
 enum class PythonJsonStyle {
   kSpaced,         // ", " and ": ", members in their order: json.dumps(x, ensure_ascii=False)

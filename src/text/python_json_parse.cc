@@ -11,8 +11,6 @@ namespace deltafin {
 
 namespace {
 
-constexpr int kMaxDepth = 128;
-
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
 // The value of a number that std::from_chars could not represent: it is either far too large or far too small.
@@ -38,7 +36,7 @@ double OutOfRangeValue(std::string_view digits) {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, int most_levels) : text_(text), most_levels_(most_levels) {}
 
   Result<PythonJson> ParseDocument() {
     SkipSpaces();
@@ -70,8 +68,8 @@ class Parser {
       return PythonJson::String(std::move(text));
     }
     if (c == '{' || c == '[') {
-      if (depth == kMaxDepth)
-        return Fail(ErrorCode::kUnsupported, "JSON at byte ", at_, ": nested deeper than ", kMaxDepth, " levels");
+      if (depth == most_levels_)
+        return Fail(ErrorCode::kUnsupported, "JSON at byte ", at_, ": nested deeper than ", most_levels_, " levels");
       return c == '{' ? ParseObject(depth + 1) : ParseArray(depth + 1);
     }
     if (Accept("null")) return PythonJson();
@@ -203,11 +201,14 @@ class Parser {
   }
 
   std::string_view text_;
+  int most_levels_;
   size_t at_ = 0;
 };
 
 }  // namespace
 
-Result<PythonJson> ParsePythonJson(std::string_view text) { return Parser(text).ParseDocument(); }
+Result<PythonJson> ParsePythonJson(std::string_view text, int most_levels) {
+  return Parser(text, most_levels).ParseDocument();
+}
 
 }  // namespace deltafin

@@ -190,7 +190,8 @@ void ResponseParser::CloseArgument() {
   if (channel_ == Channel::kArgument) {
     std::string text = ToValidUtf8(std::exchange(body_, {}));
     Result<PythonJson> value = PythonJson();
-    if (argument_type_ != "string") value = ParsePythonJson(text);
+    // One level less, so that the object around it can be read again.
+    if (argument_type_ != "string") value = ParsePythonJson(text, kMostJsonLevels - 1);
     if (argument_type_ == "string" || !value) value = PythonJson::String(std::move(text));
     call_arguments_.Set(std::exchange(argument_key_, {}), std::move(*value));
   }
