@@ -103,7 +103,8 @@ TEST_P(TensorStorePlans, HoldWhenDataStartsAtAnOddByte) {
   for (int shard = 1; shard <= 7; ++shard) {
     copy_.EditHeader(shard, [](Json&) {});
     const bool is_even = test::ReadForeignHeader(copy_.shard(shard)).data_start % 2 == 0;
-    copy_.EditHeader(shard, [](Json&) {}, is_even ? 1 : 2);
+    copy_.EditHeader(
+        shard, [](Json&) {}, is_even ? 1 : 2);
     ASSERT_EQ(test::ReadForeignHeader(copy_.shard(shard)).data_start % 2, 1u);
   }
   Open();

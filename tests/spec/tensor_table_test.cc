@@ -3,40 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "spec/memory_math.h"
-#include "support/test_data.h"
+#include "support/release_config.h"
 
 namespace deltafin {
 namespace {
 
-// K3's own dimensions: k3-micro's config with the numbers of the release.
 ModelSpec ReleaseSpec() {
-  Json config = *ReadJsonFile(test::RepoPath("tests/data/k3-micro/config.json"));
-  Json& text = config["text_config"];
-  const std::pair<const char*, int> sizes[] = {{"hidden_size", 7168},
-                                               {"vocab_size", 163840},
-                                               {"intermediate_size", 33792},
-                                               {"num_attention_heads", 96},
-                                               {"num_key_value_heads", 96},
-                                               {"q_lora_rank", 1536},
-                                               {"kv_lora_rank", 512},
-                                               {"qk_nope_head_dim", 128},
-                                               {"qk_rope_head_dim", 64},
-                                               {"v_head_dim", 128},
-                                               {"num_experts", 896},
-                                               {"num_experts_per_token", 16},
-                                               {"moe_intermediate_size", 3072},
-                                               {"routed_expert_hidden_size", 3584},
-                                               {"num_hidden_layers", 93}};
-  for (const auto& [key, value] : sizes) text[key] = value;
-  Json& linear = text["linear_attn_config"];
-  linear["num_heads"] = 96;
-  linear["head_dim"] = 128;
-  linear["kda_layers"] = linear["full_attn_layers"] = Json::array();
-  for (int l = 1; l <= 93; ++l) linear[l % 4 == 0 || l == 93 ? "full_attn_layers" : "kda_layers"].push_back(l);
-  Result<ModelSpec> spec = ModelSpec::FromConfig(config, "config.json");
+  Result<ModelSpec> spec = ModelSpec::FromConfig(test::ReleaseConfig(), "config.json");
   EXPECT_TRUE(spec) << spec.error().message();
   return *spec;
 }
