@@ -19,9 +19,9 @@ constexpr float kClusterShare = 0.4f;
 constexpr float kOwnShare = 1 - kCommonShare - kClusterShare;
 constexpr int64_t kClusterTokens = 32;  // tokens the favoured walk spends in one cluster
 
-constexpr float kLogitRms = 2;            // of the output head
-constexpr float kHeadFollowShare = 0.5f;  // energy of a head row that points at the previous token's own direction
-constexpr float kSpecialHead = 0.25f;     // special ids are rarely the answer
+constexpr float kLogitRms = 2;             // of the output head
+constexpr float kHeadFollowShare = 0.05f;  // energy of a head row that points at the previous token's own direction
+constexpr float kSpecialHead = 0.25f;      // special ids are rarely the answer
 
 // Layers l and l + d have (kSharedPieces - d) / kSharedPieces of their router directions and popularity in common.
 constexpr int kSharedPieces = 4;
