@@ -122,7 +122,8 @@ class Chat {
       return {};
     }
     Show(stream.Finish(result->reason == StopReason::kLength));
-    setup_.terminal.EndLine();
+    if (setup_.terminal.stdout_is_terminal()) setup_.terminal.EndLine();
+    else setup_.terminal.Write("\n");
     if (result->reason == StopReason::kCancelled) {
       Note("(stopped)\n");
       setup_.interrupt.Reset();

@@ -86,7 +86,12 @@ class Planner {
     const uint64_t logits = static_cast<uint64_t>(spec_.vocab_size) * 24;
     return Activations::Bytes(spec_, chunk) + facts_.workspace_bytes(chunk) + logits;
   }
-  uint64_t ReserveBytes() const { return kReserveFixed + plan_.budget / kReserveDivisor; }
+  // A budget larger than everything there is to hold needs no larger reserve.
+  uint64_t ReserveBytes() const {
+    const uint64_t everything = AllDense() + static_cast<uint64_t>(plan_.experts_total) * facts_.slot_bytes +
+                                SequenceState::MlaBytes(spec_, plan_.context);
+    return kReserveFixed + std::min(plan_.budget, everything) / kReserveDivisor;
+  }
 
   uint64_t AllDense() const {
     return std::accumulate(facts_.unit_bytes.begin(), facts_.unit_bytes.end(), facts_.embedding_bytes);
@@ -97,8 +102,8 @@ class Planner {
     const uint64_t largest = *std::max_element(facts_.unit_bytes.begin(), facts_.unit_bytes.end());
     const uint64_t dense = options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
     const int64_t chunk = options_.chunk == 0 ? 1 : std::min(options_.chunk, plan_.context);
-    // The reserve grows with the budget, so the floor is where budget = fixed + budget / divisor.
-    const uint64_t without = FixedBytes(chunk) - plan_.budget / kReserveDivisor + dense + SlotBytesWanted();
+    // The reserve grows with the budget: the floor is where budget = without + budget / divisor, or a little less.
+    const uint64_t without = FixedBytes(chunk) - ReserveBytes() + kReserveFixed + dense + SlotBytesWanted();
     return without + without / (kReserveDivisor - 1) + 1;
   }
   uint64_t SlotBytesWanted() const {

@@ -18,7 +18,7 @@ constexpr int64_t kTokens = 48;
 
 struct Variation {
   std::string name;
-  EngineOptions options;                 // model, device and isa are filled in
+  EngineOptions options = {};            // model, device and isa are filled in
   std::vector<int64_t> pieces = {kTokens};
   bool random_io = false;
   int cache_experts = 0;                 // expert slots, 0 = all

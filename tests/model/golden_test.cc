@@ -61,7 +61,7 @@ class Golden : public testing::TestWithParam<Case> {
 };
 
 void ExpectClose(const test::GoldenFile& golden, const std::string& name, std::span<const float> got, double tolerance) {
-  const std::vector<float> expected = golden.Floats(name);
+  const std::vector<float>& expected = golden.Floats(name);
   ASSERT_EQ(got.size(), expected.size()) << name;
   EXPECT_LE(RelativeError(got, expected), tolerance) << name;
 }
@@ -95,7 +95,7 @@ TEST_P(Golden, EveryTapStateAndLogitAgreesWithTheReference) {
   ASSERT_TRUE(session);
   TapRecorder taps;
   const auto feed = [&](const char* ids_name, const char* logits_name, ActivationTap* tap) {
-    const std::vector<TokenId> ids = Tokens(golden.Ids(ids_name));
+    const std::vector<TokenId> ids = Tokens(golden.Ints(ids_name));
     std::vector<float> logits(ids.size() * static_cast<size_t>(vocab));
     ASSERT_TRUE(engine().Feed(*session, ids, Rows(logits.data(), static_cast<int64_t>(ids.size()), vocab), {}, tap));
     ExpectClose(golden, logits_name, logits, kLogitsTolerance);
@@ -109,7 +109,7 @@ TEST_P(Golden, EveryTapStateAndLogitAgreesWithTheReference) {
       ++compared;
       if (name.find("route_ids") != std::string::npos) {
         ASSERT_TRUE(taps.ids().contains(name)) << name;
-        EXPECT_EQ(taps.ids().at(name).values, golden.Ids(name)) << name;
+        EXPECT_EQ(taps.ids().at(name).values, golden.Ints(name)) << name;
       } else {
         ASSERT_TRUE(taps.floats().contains(name)) << name;
         ExpectClose(golden, name, taps.floats().at(name).values, kTapTolerance);

@@ -1,0 +1,53 @@
+// A decoded token allocates nothing: every buffer is taken before the first one.
+#include <gtest/gtest.h>
+
+#include "support/count_allocations.h"
+#include "support/engine_runs.h"
+
+namespace deltafin {
+namespace {
+
+struct Case {
+  const char* name;
+  EngineOptions options;
+};
+
+class HotPath : public testing::TestWithParam<Case> {};
+
+TEST_P(HotPath, ADecodedTokenAllocatesNothing) {
+  EngineOptions options = GetParam().options;
+  options.model = test::NanoFolder();
+  test::OpenedEngine engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message();
+  Result<Session> session = engine->NewSession();
+  ASSERT_TRUE(session);
+  std::vector<float> logits(static_cast<size_t>(engine->spec().vocab_size));
+  const Rows row(logits.data(), 1, engine->spec().vocab_size);
+  const auto decode = [&](TokenId token) { return engine->Feed(*session, {&token, 1}, row, {}).has_value(); };
+  // The first tokens warm up what grows to its final size once (queues of the read scheduler).
+  for (TokenId token = 100; token < 120; ++token) ASSERT_TRUE(decode(token));
+
+  const int64_t before = test::Allocations();
+  bool ok = true;
+  for (TokenId token = 1000; token < 1050; ++token) ok = decode(token) && ok;
+  const int64_t after = test::Allocations();
+  EXPECT_TRUE(ok);
+  EXPECT_EQ(after - before, 0) << "in 50 tokens";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, HotPath,
+    testing::Values(Case{"EverythingInMemory", {}}, Case{"SmallCache", {.expert_cache = 640u << 10}},
+                    Case{"DenseStreamed", {.dense_mode = DenseMode::kStream}}, Case{"Pread", {.expert_cache = 640u << 10, .io = "pread"}},
+                    Case{"Avx2", {.isa = "avx2"}}),
+    [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+
+// The counter can count.
+TEST(HotPathCheck, AllocationsAreSeen) {
+  const int64_t before = test::Allocations();
+  const auto value = std::make_unique<int>(7);
+  EXPECT_GT(test::Allocations(), before) << *value;
+}
+
+}  // namespace
+}  // namespace deltafin
