@@ -25,6 +25,9 @@ constexpr int64_t kPanelColumns = 512;
 constexpr int kPanelOutputs = kLanes == 8 ? 3 : 6;  // AVX2 has 16 registers, the others 32
 constexpr int kPanelRows = 4;
 constexpr int64_t kFewRows = 4;
+// How far ahead of its reads a row's bytes are asked for. Measured on Zen: from 0.53 to 0.80 of a plain read loop's
+// rate.
+constexpr size_t kPrefetchBytes = 2048;
 
 // Even and odd columns of one block.
 HWY_INLINE void LoadPair(const uint16_t* w, VF& even, VF& odd) {
@@ -78,6 +81,7 @@ HWY_INLINE void DirectTile(const W* w, int64_t columns, const LinearTask& task, 
     DFIN_UNROLL
     for (int n = 0; n < kOutputs; ++n) {
       const W* at = w + n * columns + c;
+      __builtin_prefetch(at + kPrefetchBytes / sizeof(W));
       if (HWY_UNLIKELY(is_partial))
         LoadPartialPair(at, columns - c, even[n], odd[n]);
       else
@@ -100,7 +104,7 @@ HWY_INLINE void DirectTile(const W* w, int64_t columns, const LinearTask& task, 
 
 template <int kRows, typename W>
 void Direct(const W* w, int64_t columns, const LinearTask& task, int64_t begin, int64_t end) {
-  constexpr int kOutputs = kRows <= 2 ? 4 : kLanes == 8 ? 2 : 4;
+  constexpr int kOutputs = kRows <= 2 || kLanes != 8 ? 4 : 2;
   int64_t n = begin;
   for (; n + kOutputs <= end; n += kOutputs) DirectTile<kOutputs, kRows>(w + n * columns, columns, task, n);
   for (; n < end; ++n) DirectTile<1, kRows>(w + n * columns, columns, task, n);
