@@ -141,9 +141,10 @@ class EntryReader {
     bool fits = true;
     for (int i = 0; i < entry.shape.rank(); ++i)
       fits = fits && MultiplyChecked(bytes, static_cast<uint64_t>(entry.shape[i]), &bytes);
-    const std::string type = Cat(ToString(entry.dtype), " ", ToString(entry.shape));
-    if (!fits) return Bad("a size of less than 2^64 bytes", type);
-    if (bytes != entry.bytes) return Bad(Cat(bytes, " bytes for ", type), entry.bytes, " between its data_offsets");
+    // Text only for the error: this runs half a million times.
+    const auto type = [&] { return Cat(ToString(entry.dtype), " ", ToString(entry.shape)); };
+    if (!fits) return Bad("a size of less than 2^64 bytes", type());
+    if (bytes != entry.bytes) return Bad(Cat(bytes, " bytes for ", type()), entry.bytes, " between its data_offsets");
     return {};
   }
 
