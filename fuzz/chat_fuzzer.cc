@@ -41,8 +41,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     markers += segment.trusted && marker ? 1 : 0;
   }
   size_t specials = 0;
-  for (const TokenId id : EncodeSegments(tokenizer, prompt->segments).value())
-    specials += tokenizer.IsSpecial(id) ? 1 : 0;
+  const std::vector<TokenId> ids = EncodeSegments(tokenizer, prompt->segments).value();
+  for (const TokenId id : ids) specials += tokenizer.IsSpecial(id) ? 1 : 0;
   DFIN_CHECK(specials == markers, "a special id for each marker of ours and for nothing else");
   return 0;
 }
