@@ -94,16 +94,15 @@ class Probe {
   }
 
   void AddAll() {
-    const int64_t all = kExperts * kExpertBytes;
-    Add("memory read", "GB/s", 1e-9 * static_cast<double>(all), [this, all] {
+    constexpr int64_t all = kExperts * kExpertBytes;
+    Add("memory read", "GB/s", 1e-9 * static_cast<double>(all), [this] {
       pool_.ParallelFor(all, 4096, [&](int64_t b, int64_t e, int) { sink_ += ReadLoop(memory_.data() + b, e - b); });
     });
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) {
-      const int64_t steps = 4000000;
-      Add("FMA loop, 512 bit", "GMAC/s", 1e-9 * static_cast<double>(steps * 256 * pool_.threads()), [this, steps] {
-        pool_.ParallelFor(pool_.threads(), 1, [&](int64_t, int64_t, int) { fsink_ += FmaLoop(steps); });
-      });
+      constexpr int64_t steps = 4000000;
+      Add("FMA loop, 512 bit", "GMAC/s", 1e-9 * static_cast<double>(steps * 256 * pool_.threads()),
+          [this] { pool_.ParallelFor(pool_.threads(), 1, [&](int64_t, int64_t, int) { fsink_ += FmaLoop(steps); }); });
     }
 #endif
     for (const int64_t rows : {1, 2, 3, 4, 8, 16, 32, 64}) {
