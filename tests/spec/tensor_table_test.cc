@@ -83,7 +83,8 @@ TEST(TensorName, TellsLayersExpertsGlobalsAndVisionApart) {
   EXPECT_EQ(layer.kind, Kind::kLayer);
   EXPECT_EQ(layer.layer, 17);
   EXPECT_EQ(layer.rest, "self_attn.q_proj.weight");
-  const TensorName expert = ParseTensorName(ExpertTensorName(92, 895, "w2.weight_scale"));
+  const std::string expert_name = ExpertTensorName(92, 895, "w2.weight_scale");
+  const TensorName expert = ParseTensorName(expert_name);
   EXPECT_EQ(expert.kind, Kind::kExpert);
   EXPECT_EQ(expert.layer, 92);
   EXPECT_EQ(expert.expert, 895);
