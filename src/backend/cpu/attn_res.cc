@@ -37,7 +37,7 @@ HWY_INLINE float Score(const MixResidualsArgs& args, const float* x) {
 // Candidates whose scores are held at once; deeper stacks merge chunk by chunk like an online softmax.
 constexpr size_t kChunk = 32;
 
-// Adds exp(score - shift) * candidate for a chunk to out; `is_first` starts out.
+// Adds weight[i] * candidate first + i to out; the first chunk starts from zero.
 HWY_INLINE void AddWeighted(const MixResidualsArgs& args, int64_t row, size_t first, size_t count,
                             const float* weight) {
   const DF d;
