@@ -1,7 +1,8 @@
 // AnswerStream: new token ids -> pieces of text for a person, with stop strings.
 //
-// Raw completion: all bytes, special tokens by their spelling, stop tokens left out. Chat: the response parser tells thought
-// from answer, and markers never appear. Stop strings end the answer (not the thought). Thread rule: engine thread.
+// Raw completion: all bytes, special tokens by their spelling, stop tokens left out. Chat: the response parser tells
+// thought from answer, and markers never appear. Stop strings end the answer (not the thought). Thread rule: engine
+// thread.
 #pragma once
 
 #include <optional>
@@ -26,9 +27,11 @@ class AnswerStream {
   };
 
   // Raw completion.
-  AnswerStream(const Tokenizer& tokenizer, const std::vector<std::string>& stops) : tokenizer_(tokenizer), matcher_(stops) {}
+  AnswerStream(const Tokenizer& tokenizer, const std::vector<std::string>& stops)
+      : tokenizer_(tokenizer), matcher_(stops) {}
   // Chat. kUnsupported when the model has no chat markers.
-  static Result<AnswerStream> ForChat(const Tokenizer& tokenizer, ResponseChannel start, const std::vector<std::string>& stops);
+  static Result<AnswerStream> ForChat(const Tokenizer& tokenizer, ResponseChannel start,
+                                      const std::vector<std::string>& stops);
 
   std::vector<Piece> Append(TokenId id);
   std::vector<Piece> Finish(bool length_limit);

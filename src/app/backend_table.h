@@ -1,4 +1,7 @@
-// backend_table.h: the devices this program was linked with. The first row is what --device auto means.
+// backend_table.h: the devices this program was linked with, for EngineContext::backends.
+//
+// The first row is what --device auto means. Not a search: a device is in the table or it is not there.
+// Thread-safe: the table is built once and constant.
 #pragma once
 
 #include <vector>

@@ -34,10 +34,14 @@ struct ChatCommandOptions {
 
 class Chat {
  public:
-  Chat(const ChatCommandOptions& options, EngineSetup& setup, const TextModel& text, Session session, Conversation conversation,
-       SamplingParams sampling)
-      : options_(options), setup_(setup), tokenizer_(*text.tokenizer), session_(std::move(session)),
-        conversation_(std::move(conversation)), sampling_(sampling) {}
+  Chat(const ChatCommandOptions& options, EngineSetup& setup, const TextModel& text, Session session,
+       Conversation conversation, SamplingParams sampling)
+      : options_(options),
+        setup_(setup),
+        tokenizer_(*text.tokenizer),
+        session_(std::move(session)),
+        conversation_(std::move(conversation)),
+        sampling_(sampling) {}
 
   Result<int> Loop() {
     LineReader reader("> ");
@@ -88,8 +92,9 @@ class Chat {
     const int64_t limit = session_.capacity() - std::max<int64_t>(1, session_.capacity() / kAnswerRoomDivisor);
     const int dropped = conversation_.TrimTo(limit);
     if (conversation_.prompt_tokens() > limit) {
-      Note(Cat("(the message is too long: ", conversation_.prompt_tokens(), " tokens with the system message, and --context ",
-               session_.capacity(), " leaves ", limit, "; it was not sent)\n"));
+      Note(Cat("(the message is too long: ", conversation_.prompt_tokens(),
+               " tokens with the system message, and --context ", session_.capacity(), " leaves ", limit,
+               "; it was not sent)\n"));
       conversation_.DropLastTurn();
       return {};
     }
@@ -122,18 +127,22 @@ class Chat {
       return {};
     }
     Show(stream.Finish(result->reason == StopReason::kLength));
-    if (setup_.terminal.stdout_is_terminal()) setup_.terminal.EndLine();
-    else setup_.terminal.Write("\n");
+    if (setup_.terminal.stdout_is_terminal())
+      setup_.terminal.EndLine();
+    else
+      setup_.terminal.Write("\n");
     if (result->reason == StopReason::kCancelled) {
       Note("(stopped)\n");
       setup_.interrupt.Reset();
     } else if (result->reason == StopReason::kLength) {
       Note("(cut: no more room)\n");
     }
-    const bool answer_begun = conversation_.continues_in() == ResponseChannel::kAnswer || !stream.response()->answer.empty();
+    const bool answer_begun =
+        conversation_.continues_in() == ResponseChannel::kAnswer || !stream.response()->answer.empty();
     DFIN_TRY_VOID(conversation_.AddAnswer(result->tokens, answer_begun));
-    last_stats_ = StatsText({std::move(*result), setup_.engine->counters(), setup_.seconds_load, setup_.engine->Describe(),
-                             options_.common.model, sampling_.temperature > 0, request.sampling.seed});
+    last_stats_ =
+        StatsText({std::move(*result), setup_.engine->counters(), setup_.seconds_load, setup_.engine->Describe(),
+                   options_.common.model, sampling_.temperature > 0, request.sampling.seed});
     return {};
   }
 

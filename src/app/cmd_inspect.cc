@@ -92,9 +92,9 @@ void PrintShards(const FolderReport& r) {
   uint64_t bytes = 0;
   const auto present = std::count_if(r.shards.begin(), r.shards.end(), [](const ShardReport& s) { return s.present; });
   for (const ShardReport& shard : r.shards) bytes += shard.bytes;
-  std::printf("shards         %lld of %zu present, %s on disk, %lld missing, %lld damaged\n", static_cast<long long>(present),
-              r.shards.size(), FormatBytes(bytes).c_str(), static_cast<long long>(r.shards_missing),
-              static_cast<long long>(r.shards_damaged));
+  std::printf("shards         %lld of %zu present, %s on disk, %lld missing, %lld damaged\n",
+              static_cast<long long>(present), r.shards.size(), FormatBytes(bytes).c_str(),
+              static_cast<long long>(r.shards_missing), static_cast<long long>(r.shards_damaged));
   size_t shown = 0;
   for (const ShardReport& shard : r.shards) {
     const bool faulty = !shard.problem.empty() || (!shard.present && shard.has_text);
@@ -114,15 +114,18 @@ void PrintShards(const FolderReport& r) {
 
 void PrintReport(const FolderReport& r) {
   std::printf("%s\n", r.folder.c_str());
-  if (r.spec) PrintSpec(r);
-  else std::printf("no model that this program runs%s%s\n", r.architecture.empty() ? "" : ": ", r.architecture.c_str());
+  if (r.spec)
+    PrintSpec(r);
+  else
+    std::printf("no model that this program runs%s%s\n", r.architecture.empty() ? "" : ": ", r.architecture.c_str());
   PrintShards(r);
   if (r.spec)
     std::printf("tensors        %lld of %lld present\n", static_cast<long long>(r.text_tensors - r.tensors_missing),
                 static_cast<long long>(r.text_tensors));
   for (const std::string& name : r.examples_missing) std::printf("  missing %s\n", name.c_str());
   std::printf("tokenizer     ");
-  for (const FileReport& file : r.tokenizer_files) std::printf(" %s%s", file.name.c_str(), file.present ? "" : " (missing)");
+  for (const FileReport& file : r.tokenizer_files)
+    std::printf(" %s%s", file.name.c_str(), file.present ? "" : " (missing)");
   std::printf("\n");
   for (const std::string& problem : r.problems) std::printf("problem: %s\n", problem.c_str());
   std::printf("%s\n", r.complete           ? "complete: ready to run"
@@ -132,8 +135,10 @@ void PrintReport(const FolderReport& r) {
 
 Result<int> RunInspect(const InspectOptions& o) {
   DFIN_TRY(const FolderReport report, InspectFolder(o.model));
-  if (o.json) std::printf("%s\n", DumpJson(ReportJson(report)).c_str());
-  else PrintReport(report);
+  if (o.json)
+    std::printf("%s\n", DumpJson(ReportJson(report)).c_str());
+  else
+    PrintReport(report);
   return report.weights_complete ? kExitDone : kExitBadModel;
 }
 

@@ -79,7 +79,8 @@ Result<int> RunLogits(const LogitsOptions& options) {
     const auto rows = static_cast<int64_t>(ids.size());
     std::vector<float> logits(static_cast<size_t>(rows * spec.vocab_size));
     setup.monitor.Enter(Phase::kPrefill, ids.size(), SteadyClock().NowNs());
-    DFIN_TRY_VOID(setup.engine->Feed(session, ids, Rows(logits.data(), rows, spec.vocab_size), setup.interrupt.token(), tap));
+    DFIN_TRY_VOID(
+        setup.engine->Feed(session, ids, Rows(logits.data(), rows, spec.vocab_size), setup.interrupt.token(), tap));
     list.Add(name, DType::kF32, {rows, spec.vocab_size}, std::move(logits));
     return {};
   };

@@ -32,7 +32,7 @@ struct RunOptions {
 // What is to be fed, and how the answer is to be read.
 struct Prompt {
   std::vector<TokenId> ids;
-  TextModel text;                     // empty when only ids are spoken
+  TextModel text;                      // empty when only ids are spoken
   std::optional<AnswerStream> stream;  // empty with --ids and without a tokenizer
 };
 
@@ -117,8 +117,10 @@ class Output {
   void Finish(bool length_limit) {
     std::vector<AnswerStream::Piece> pieces;
     if (stream_) pieces = stream_->Finish(length_limit);
-    if (options_.json && !pieces.empty()) terminal_.Write(DumpJson(TokenEvent(-1, pieces)) + "\n");
-    else if (!options_.ids) Show(pieces);
+    if (options_.json && !pieces.empty())
+      terminal_.Write(DumpJson(TokenEvent(-1, pieces)) + "\n");
+    else if (!options_.ids)
+      Show(pieces);
     if (!options_.json) terminal_.Write("\n");
   }
 
@@ -199,8 +201,8 @@ Result<int> RunRun(const RunOptions& o) {
   output.Finish(result->reason == StopReason::kLength || result->reason == StopReason::kCancelled);
   const bool cancelled = result->reason == StopReason::kCancelled;
 
-  const RunReport report{std::move(*result), engine.counters(), setup.seconds_load, engine.Describe(), o.common.model,
-                         sampling.temperature > 0, sampling.seed};
+  const RunReport report{std::move(*result), engine.counters(),        setup.seconds_load, engine.Describe(),
+                         o.common.model,     sampling.temperature > 0, sampling.seed};
   if (o.json) setup.terminal.Write(DumpJson(StatsEvent(report)) + "\n");
   if (o.stats) setup.terminal.WriteNote(StatsText(report));
   return cancelled ? kExitInterrupted : kExitDone;
@@ -213,13 +215,15 @@ Command AddRun(CLI::App& root) {
   CLI::App* app = root.add_subcommand("run", "Answer one prompt");
   o->common.AddTo(*app);
   o->sampling.AddTo(*app);
-  const CLI::Option* prompt = app->add_option("--prompt", o->prompt, "The prompt (default: read from stdin)")->type_name("TEXT");
+  const CLI::Option* prompt =
+      app->add_option("--prompt", o->prompt, "The prompt (default: read from stdin)")->type_name("TEXT");
   app->add_option("--prompt-file", o->prompt_file, "File with the prompt")->type_name("F");
   app->add_option("--prompt-ids", o->prompt_ids, "Token ids, comma-separated")->type_name("1,2,3");
   app->add_flag("--chat", o->chat, "The prompt is one user message");
   app->add_option("--system", o->system, "System message before it")->type_name("TEXT");
   app->add_option("--reasoning-effort", o->reasoning_effort, "With --chat: none, low, high or max")->type_name("LEVEL");
-  app->add_option("--max-new", o->max_new, "Most new tokens (default: as many as the context allows)")->check(CLI::PositiveNumber);
+  app->add_option("--max-new", o->max_new, "Most new tokens (default: as many as the context allows)")
+      ->check(CLI::PositiveNumber);
   app->add_option("--stop", o->stops, "End the answer at this text (repeatable)")->type_name("TEXT");
   app->add_flag("--ids", o->ids, "Print only the new token ids");
   app->add_flag("--json", o->json, "Print events, one JSON object a line");

@@ -36,8 +36,9 @@ Result<int> RunSynth(const SynthCommandOptions& o) {
   const Interrupt interrupt;
   const SynthPlan plan = PlanSynth(options.spec);
   if (!o.quiet)
-    terminal.WriteNote(Cat(FormatBytes(plan.file_bytes), " in ", plan.shards, " shards: ", FormatBytes(plan.dense_bytes), " dense, ",
-                           FormatBytes(plan.expert_bytes), " experts; ", FormatBytes(plan.bytes_per_token), " touched a token\n"));
+    terminal.WriteNote(Cat(FormatBytes(plan.file_bytes), " in ", plan.shards,
+                           " shards: ", FormatBytes(plan.dense_bytes), " dense, ", FormatBytes(plan.expert_bytes),
+                           " experts; ", FormatBytes(plan.bytes_per_token), " touched a token\n"));
   const SteadyClock clock;
   const int64_t start = clock.NowNs();
   const int64_t period_ns = terminal.stderr_is_terminal() ? 500'000'000 : 10'000'000'000;
@@ -47,13 +48,14 @@ Result<int> RunSynth(const SynthCommandOptions& o) {
     if (o.quiet || now - last < period_ns) return;
     last = now;
     const double rate = static_cast<double>(p.bytes_done) / SecondsBetween(start, now);
-    terminal.ShowStatus(Cat("writing  ", FormatBytes(p.bytes_done), "/", FormatBytes(p.bytes_total), "  shard ", p.shard, "/",
-                            p.shards, "  ", FormatRate(rate), "  ",
+    terminal.ShowStatus(Cat("writing  ", FormatBytes(p.bytes_done), "/", FormatBytes(p.bytes_total), "  shard ",
+                            p.shard, "/", p.shards, "  ", FormatRate(rate), "  ",
                             FormatSeconds(static_cast<double>(p.bytes_total - p.bytes_done) / rate), " left"));
   };
   DFIN_TRY_VOID(Synthesize(options, progress, interrupt.token()));
   terminal.ClearStatus();
-  if (!o.quiet) terminal.WriteNote(Cat("wrote ", o.out, " in ", FormatSeconds(SecondsBetween(start, clock.NowNs())), "\n"));
+  if (!o.quiet)
+    terminal.WriteNote(Cat("wrote ", o.out, " in ", FormatSeconds(SecondsBetween(start, clock.NowNs())), "\n"));
   return kExitDone;
 }
 
@@ -62,7 +64,8 @@ Result<int> RunSynth(const SynthCommandOptions& o) {
 Command AddSynth(CLI::App& root) {
   auto o = std::make_shared<SynthCommandOptions>();
   CLI::App* app = root.add_subcommand("synth", "Write a checkpoint with invented weights");
-  app->add_option("--shape", o->shape.name, "k3, k3-slice, nano, or a config.json to take the dimensions from")->required();
+  app->add_option("--shape", o->shape.name, "k3, k3-slice, nano, or a config.json to take the dimensions from")
+      ->required();
   app->add_option("--layers", o->shape.layers, "Another number of layers")->check(CLI::PositiveNumber);
   app->add_option("--experts", o->shape.experts, "Another number of experts a layer")->check(CLI::PositiveNumber);
   app->add_option("--vocab", o->shape.vocabulary, "Another vocabulary")->check(CLI::PositiveNumber);

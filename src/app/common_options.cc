@@ -9,13 +9,18 @@
 namespace deltafin {
 
 void CommonOptions::AddTo(CLI::App& app) {
-  app.add_option("--model", model, "Folder of the checkpoint: config.json, index, shards")->required()->type_name("DIR");
-  app.add_option("--memory", memory, "Memory to use in all, e.g. 24GiB (default: most of what is available)")->type_name("SIZE");
-  app.add_option("--expert-cache", expert_cache, "Memory for cached experts (default: what the rest leaves)")->type_name("SIZE");
+  app.add_option("--model", model, "Folder of the checkpoint: config.json, index, shards")
+      ->required()
+      ->type_name("DIR");
+  app.add_option("--memory", memory, "Memory to use in all, e.g. 24GiB (default: most of what is available)")
+      ->type_name("SIZE");
+  app.add_option("--expert-cache", expert_cache, "Memory for cached experts (default: what the rest leaves)")
+      ->type_name("SIZE");
   app.add_option("--threads", threads, "Threads that compute (default: every usable core)")->check(CLI::Range(1, 1024));
   app.add_option("--context", context, "Most tokens of a conversation (default: 8192 or the model's limit)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--chunk", chunk, "Prompt tokens computed together (default: from the memory plan)")->check(CLI::PositiveNumber);
+  app.add_option("--chunk", chunk, "Prompt tokens computed together (default: from the memory plan)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--device", device, "auto, cpu or reference");
   app.add_option("--isa", isa, "Instruction set: auto, avx2, avx512, neon");
   app.add_option("--io", io, "Reading engine: auto, uring or pread");
@@ -32,11 +37,14 @@ void CommonOptions::AddTo(CLI::App& app) {
 
 Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   const auto refuse = [](const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); };
-  if (!experts.empty()) return refuse("--experts: this version reads experts from the shards in --model; leave the option out");
-  if (!dense.empty()) return refuse("--dense: this version reads dense weights from the shards in --model; leave the option out");
+  if (!experts.empty())
+    return refuse("--experts: this version reads experts from the shards in --model; leave the option out");
+  if (!dense.empty())
+    return refuse("--dense: this version reads dense weights from the shards in --model; leave the option out");
   if (draft != "auto" && draft != "off")
     return refuse("--draft " + draft + ": this version has no drafter; expected auto or off");
-  if (!draft_model.empty() || max_drafts != 0) return refuse("--draft-model, --max-drafts: this version has no drafter");
+  if (!draft_model.empty() || max_drafts != 0)
+    return refuse("--draft-model, --max-drafts: this version has no drafter");
   if (no_state && !state_dir.empty()) return refuse("--no-state and --state-dir: give one of them");
   if (io != "auto" && io != "uring" && io != "pread") return refuse("--io " + io + ": expected auto, uring or pread");
 
@@ -58,10 +66,14 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   out.device = device;
   out.isa = isa;
   out.io = io;
-  if (dense_mode == "auto") out.dense_mode = DenseMode::kAuto;
-  else if (dense_mode == "resident") out.dense_mode = DenseMode::kResident;
-  else if (dense_mode == "stream") out.dense_mode = DenseMode::kStream;
-  else return refuse("--dense-mode " + dense_mode + ": expected auto, resident or stream");
+  if (dense_mode == "auto")
+    out.dense_mode = DenseMode::kAuto;
+  else if (dense_mode == "resident")
+    out.dense_mode = DenseMode::kResident;
+  else if (dense_mode == "stream")
+    out.dense_mode = DenseMode::kStream;
+  else
+    return refuse("--dense-mode " + dense_mode + ": expected auto, resident or stream");
   if (!no_state) out.state_dir = state_dir.empty() ? DefaultStateFolder() : state_dir;
   return out;
 }

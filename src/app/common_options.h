@@ -17,13 +17,13 @@ namespace deltafin {
 
 struct CommonOptions {
   std::string model;
-  std::string memory, expert_cache;        // sizes as written
+  std::string memory, expert_cache;  // sizes as written
   int threads = 0;
   int64_t context = 0, chunk = 0;
   std::string device = "auto", isa = "auto", io = "auto", dense_mode = "auto";
   std::string state_dir;
   bool no_state = false;
-  bool quiet = false;                      // no plan and no progress on stderr
+  bool quiet = false;  // no plan and no progress on stderr
   std::vector<std::string> experts;
   std::string dense, draft = "auto", draft_model;
   int max_drafts = 0;

@@ -2,7 +2,8 @@
 
 namespace deltafin {
 
-Result<Conversation> Conversation::Create(const Tokenizer& tokenizer, const std::string& system, const ChatOptions& options) {
+Result<Conversation> Conversation::Create(const Tokenizer& tokenizer, const std::string& system,
+                                          const ChatOptions& options) {
   ChatOptions turn_options = options;
   turn_options.effort = ThinkingEffort::kUnstated;
   turn_options.add_generation_prompt = true;

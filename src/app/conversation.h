@@ -1,9 +1,9 @@
 // Conversation: the ids of a chat, turn by turn, as the model read and wrote them.
 //
-// A turn is kept as the ids that were fed and generated, never rendered again: rendering a parsed answer can give other ids,
-// and then everything after it would have to be read anew. A turn that was cut (Ctrl-C, length) is closed with the markers it
-// lacks. When the context runs out, whole turns are dropped from the front. Knows tokens and text, not the engine.
-// Thread rule: thread-compatible.
+// A turn is kept as the ids that were fed and generated, never rendered again: rendering a parsed answer can give other
+// ids, and then everything after it would have to be read anew. A turn that was cut (Ctrl-C, length) is closed with the
+// markers it lacks. When the context runs out, whole turns are dropped from the front. Knows tokens and text, not the
+// engine. Thread rule: thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ class Conversation {
   int turns() const { return static_cast<int>(turns_.size()); }
 
  private:
-  Conversation(const Tokenizer& tokenizer, ChatOptions turn_options) : tokenizer_(&tokenizer), turn_options_(std::move(turn_options)) {}
+  Conversation(const Tokenizer& tokenizer, ChatOptions turn_options)
+      : tokenizer_(&tokenizer), turn_options_(std::move(turn_options)) {}
 
   const Tokenizer* tokenizer_;
   ChatOptions turn_options_;  // for one user message: the effort was stated at the beginning

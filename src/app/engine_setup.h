@@ -1,4 +1,5 @@
-// engine_setup.h: what every command that computes does first: open the engine, with progress shown and the plan printed.
+// engine_setup.h: what every command that computes does first: open the engine, with progress shown and the plan
+// printed.
 //
 // Owns the pieces in the order in which they must die. Thread rule: main thread.
 #pragma once

@@ -1,4 +1,7 @@
-// exit_code.h: what the process says when it ends. Scripts rely on these numbers.
+// exit_code.h: what the process says when it ends, and which error says what.
+//
+// Scripts rely on these numbers; none is ever above 130 except by a signal. Which message goes with it is the Error's
+// business. Constants and a pure function.
 #pragma once
 
 #include "base/error.h"
@@ -17,17 +20,22 @@ enum ExitCode : int {
 
 constexpr int ToExitCode(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kInvalidArgument: return kExitUsage;
+    case ErrorCode::kInvalidArgument:
+      return kExitUsage;
     case ErrorCode::kNotFound:
     case ErrorCode::kCorrupt:
-    case ErrorCode::kUnsupported: return kExitBadModel;
+    case ErrorCode::kUnsupported:
+      return kExitBadModel;
     case ErrorCode::kUnavailable:
     case ErrorCode::kOutOfMemory:
-    case ErrorCode::kDevice: return kExitResources;
+    case ErrorCode::kDevice:
+      return kExitResources;
     case ErrorCode::kIo:
     case ErrorCode::kDeadline:
-    case ErrorCode::kInternal: return kExitIo;
-    case ErrorCode::kCancelled: return kExitInterrupted;
+    case ErrorCode::kInternal:
+      return kExitIo;
+    case ErrorCode::kCancelled:
+      return kExitInterrupted;
   }
   return kExitIo;
 }

@@ -1,7 +1,7 @@
 // Interrupt: Ctrl-C and SIGTERM as a CancelToken.
 //
-// While one exists, the first signal cancels the token; the `end_after`-th before Reset() ends the process at once with 130
-// (for a drive that hangs). One at a time. Thread-safe.
+// While one exists, the first signal cancels the token; the `end_after`-th before Reset() ends the process at once with
+// 130 (for a drive that hangs). One at a time. Thread-safe.
 #pragma once
 
 #include "base/cancel.h"

@@ -1,7 +1,7 @@
 // LineReader: one line after another from stdin; on a terminal with editing and recall of earlier lines (libedit).
 //
-// line_reader.cc is the only includer of histedit.h. Thread rule: main thread. Not a parser: the line comes back as typed,
-// without its newline.
+// line_reader.cc is the only includer of histedit.h. Thread rule: main thread. Not a parser: the line comes back as
+// typed, without its newline.
 #pragma once
 
 #include <memory>

@@ -16,11 +16,16 @@ constexpr auto kLinePeriod = std::chrono::seconds(10);
 
 const char* PhaseName(Phase phase) {
   switch (phase) {
-    case Phase::kIdle: return "idle";
-    case Phase::kOpen: return "opening";
-    case Phase::kLoad: return "loading";
-    case Phase::kPrefill: return "prompt";
-    case Phase::kDecode: return "answer";
+    case Phase::kIdle:
+      return "idle";
+    case Phase::kOpen:
+      return "opening";
+    case Phase::kLoad:
+      return "loading";
+    case Phase::kPrefill:
+      return "prompt";
+    case Phase::kDecode:
+      return "answer";
   }
   return "";
 }
@@ -62,12 +67,14 @@ std::string StatusText(const EngineMonitor::Snapshot& s, int64_t now_ns, double 
     part("layer " + std::to_string(s.layer + 1) + "/" + std::to_string(s.layers));
   if (!is_load) part(FormatBytes(s.io.device_bytes) + " read");
   part(FormatRate(bytes_per_second));
-  if (!is_load && s.phase != Phase::kOpen && s.done > 0 && seconds > 0) part(Count(static_cast<double>(s.done) / seconds) + " tok/s");
+  if (!is_load && s.phase != Phase::kOpen && s.done > 0 && seconds > 0)
+    part(Count(static_cast<double>(s.done) / seconds) + " tok/s");
   if (s.phase != Phase::kOpen && s.total > 0 && seconds > 1) {
     // A chunk in progress counts by its layers, so that the estimate exists before the first chunk is through.
     double share = static_cast<double>(s.done) / static_cast<double>(s.total);
     if (s.phase == Phase::kPrefill && s.done == 0 && s.layers > 0)
-      share = static_cast<double>(s.layer) / static_cast<double>(s.layers) * std::min(1.0, 512.0 / static_cast<double>(s.total));
+      share = static_cast<double>(s.layer) / static_cast<double>(s.layers) *
+              std::min(1.0, 512.0 / static_cast<double>(s.total));
     if (share > 0 && share < 1) part(FormatSeconds(seconds / share - seconds) + " left");
   }
   return text;

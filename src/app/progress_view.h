@@ -1,8 +1,8 @@
 // ProgressView: shows on stderr what the engine is doing: phase, layer, bytes read, GB/s, tokens/s, an estimate.
 //
-// A thread of its own samples the monitor, so that something moves even while one layer waits for a drive: twice a second on
-// a terminal, a line every ten seconds elsewhere. With `json`, "progress" events on stdout instead. Stops when it dies.
-// Thread rule: thread-compatible.
+// A thread of its own samples the monitor, so that something moves even while one layer waits for a drive: twice a
+// second on a terminal, a line every ten seconds elsewhere. With `json`, "progress" events on stdout instead. Stops
+// when it dies. Thread rule: thread-compatible.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +24,6 @@ class ProgressView {
   ~ProgressView();
 
  private:
-
   void Loop();
 
   const EngineMonitor& monitor_;
@@ -36,7 +35,8 @@ class ProgressView {
   std::thread thread_;
 };
 
-// One status text, e.g. "prompt 512/4000  layer 17/93  2.71 GB/s  18 tok/s  3 min left". Empty when idle. For tests too.
+// One status text, e.g. "prompt 512/4000  layer 17/93  2.71 GB/s  18 tok/s  3 min left". Empty when idle. For tests
+// too.
 std::string StatusText(const EngineMonitor::Snapshot& now, int64_t now_ns, double bytes_per_second);
 
 }  // namespace deltafin

@@ -11,10 +11,14 @@ namespace {
 
 const char* ToString(StopReason reason) {
   switch (reason) {
-    case StopReason::kStopToken: return "stop";
-    case StopReason::kLength: return "length";
-    case StopReason::kCaller: return "stop";
-    case StopReason::kCancelled: return "cancelled";
+    case StopReason::kStopToken:
+      return "stop";
+    case StopReason::kLength:
+      return "length";
+    case StopReason::kCaller:
+      return "stop";
+    case StopReason::kCancelled:
+      return "cancelled";
   }
   return "";
 }
@@ -60,19 +64,22 @@ std::string StatsText(const RunReport& r) {
   const GenerationResult& g = r.result;
   char speed[160];
   std::snprintf(speed, sizeof speed, "%.2f tokens/s steady, %.2f with the prompt; first token after %s",
-                g.tokens_per_second_steady(), g.tokens_per_second_inclusive(), FormatSeconds(g.seconds_first_token).c_str());
+                g.tokens_per_second_steady(), g.tokens_per_second_inclusive(),
+                FormatSeconds(g.seconds_first_token).c_str());
   const uint64_t wanted = c.cache_hits + c.cache_misses;
   const double steps = static_cast<double>(g.tokens.size());
-  std::string text = Cat(g.prompt_tokens, " prompt tokens, ", g.tokens.size(), " new (", ToString(g.reason), "), loaded in ",
-                         FormatSeconds(r.seconds_load), "\n", speed, "\n");
-  text += Cat("experts: ", c.cache_hits, " of ", wanted, " from memory, ", FormatBytes(c.expert_bytes_demand), " read, waited ",
-              FormatSeconds(c.expert_wait_seconds), "\n");
+  std::string text = Cat(g.prompt_tokens, " prompt tokens, ", g.tokens.size(), " new (", ToString(g.reason),
+                         "), loaded in ", FormatSeconds(r.seconds_load), "\n", speed, "\n");
+  text += Cat("experts: ", c.cache_hits, " of ", wanted, " from memory, ", FormatBytes(c.expert_bytes_demand),
+              " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
   if (c.dense_bytes_read != 0)
-    text += Cat("dense weights streamed: ", FormatBytes(c.dense_bytes_read), ", waited ", FormatSeconds(c.dense_wait_seconds), "\n");
+    text += Cat("dense weights streamed: ", FormatBytes(c.dense_bytes_read), ", waited ",
+                FormatSeconds(c.dense_wait_seconds), "\n");
   text += Cat("drive: ", FormatBytes(c.io.device_bytes), " in all at ",
               FormatRate(c.io.busy_seconds > 0 ? static_cast<double>(c.io.device_bytes) / c.io.busy_seconds : 0),
-              " while busy; ", FormatBytes(static_cast<uint64_t>(static_cast<double>(c.expert_bytes_demand + c.dense_bytes_read) /
-                                                                 (steps > 0 ? steps : 1))),
+              " while busy; ",
+              FormatBytes(static_cast<uint64_t>(static_cast<double>(c.expert_bytes_demand + c.dense_bytes_read) /
+                                                (steps > 0 ? steps : 1))),
               " a new token\n");
   text += Cat("memory: ", FormatBytes(PeakResidentBytes()), " at most; ", r.engine, "\n");
   if (r.sampled) text += Cat("seed: ", r.seed, "\n");

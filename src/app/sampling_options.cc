@@ -31,7 +31,8 @@ Result<SamplingParams> SamplingOptions::Resolve(SamplingParams params) const {
   if (params.temperature == 0) {
     const char* idle = top_p ? "--top-p" : top_k ? "--top-k" : min_p ? "--min-p" : seed ? "--seed" : nullptr;
     if (idle != nullptr)
-      return Fail(ErrorCode::kInvalidArgument, idle, ": does nothing while the likeliest token is always taken: give --temperature too");
+      return Fail(ErrorCode::kInvalidArgument, idle,
+                  ": does nothing while the likeliest token is always taken: give --temperature too");
   } else {
     params.seed = seed ? *seed : (static_cast<uint64_t>(std::random_device{}()) << 32) | std::random_device{}();
   }
@@ -50,7 +51,8 @@ Result<SamplingParams> ModelSamplingDefaults(const std::string& folder) {
   const auto number = [&](const char* key, double fallback) -> Result<double> {
     const auto it = config->find(key);
     if (it == config->end() || it->is_null()) return fallback;
-    if (!it->is_number()) return Fail(ErrorCode::kCorrupt, path, ": ", key, ": expected a number, got ", it->type_name());
+    if (!it->is_number())
+      return Fail(ErrorCode::kCorrupt, path, ": ", key, ": expected a number, got ", it->type_name());
     return it->get<double>();
   };
   DFIN_TRY(params.temperature, number("temperature", params.temperature));

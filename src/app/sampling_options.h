@@ -1,4 +1,7 @@
 // sampling_options.h: the sampling options of run and chat, and the model's own defaults.
+//
+// An option that is not given is empty, so that "given" can be told from "default". How sampling works is engine/sampler.h.
+// Thread rule: value type. Errors name the option or the key of generation_config.json.
 #pragma once
 
 #include <optional>
@@ -19,8 +22,8 @@ struct SamplingOptions {
   std::optional<uint64_t> seed;
 
   void AddTo(CLI::App& app);
-  // Options given win over `defaults`. Without a seed one is drawn. kInvalidArgument: a value out of range, or an option
-  // that does nothing because the choice is greedy.
+  // Options given win over `defaults`. Without a seed one is drawn. kInvalidArgument: a value out of range, or an
+  // option that does nothing because the choice is greedy.
   Result<SamplingParams> Resolve(SamplingParams defaults) const;
 };
 

@@ -34,17 +34,21 @@ int64_t TerminalWidth() {
 
 }  // namespace
 
-Terminal::Terminal() : stdout_is_terminal_(isatty(STDOUT_FILENO) != 0), stderr_is_terminal_(isatty(STDERR_FILENO) != 0) {}
+Terminal::Terminal()
+    : stdout_is_terminal_(isatty(STDOUT_FILENO) != 0), stderr_is_terminal_(isatty(STDERR_FILENO) != 0) {}
 
-// Columns are counted by lead bytes, wide scripts (three- and four-byte sequences from U+1100 up) as two: close enough to
-// keep a status inside its line.
+// Columns are counted by lead bytes, wide scripts (three- and four-byte sequences from U+1100 up) as two: close enough
+// to keep a status inside its line.
 void Terminal::Advance(std::string_view text) {
   const int64_t width = TerminalWidth();
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte == '\n' || byte == '\r') column_ = 0;
-    else if (byte == '\t') column_ = (column_ / 8 + 1) * 8;
-    else if ((byte & 0xc0) != 0x80) column_ += byte >= 0xe1 ? 2 : 1;
+    if (byte == '\n' || byte == '\r')
+      column_ = 0;
+    else if (byte == '\t')
+      column_ = (column_ / 8 + 1) * 8;
+    else if ((byte & 0xc0) != 0x80)
+      column_ += byte >= 0xe1 ? 2 : 1;
     if (column_ >= width) column_ -= width;
   }
 }

@@ -1,8 +1,8 @@
 // Terminal: the answer on stdout and one status text on stderr, kept out of each other's way.
 //
-// On a terminal the status is a short text after the cursor that disappears before the next piece of the answer is written;
-// it never wraps. Where stderr is not a terminal a status is a whole line. Thread-safe: the engine thread writes the answer,
-// the progress thread the status.
+// On a terminal the status is a short text after the cursor that disappears before the next piece of the answer is
+// written; it never wraps. Where stderr is not a terminal a status is a whole line. Thread-safe: the engine thread
+// writes the answer, the progress thread the status.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ class Terminal {
   std::mutex mutex_;
   bool stdout_is_terminal_;
   bool stderr_is_terminal_;
-  int64_t column_ = 0;        // of the cursor, counted over what both streams wrote to the terminal
-  size_t status_width_ = 0;   // columns that the shown status takes
+  int64_t column_ = 0;       // of the cursor, counted over what both streams wrote to the terminal
+  size_t status_width_ = 0;  // columns that the shown status takes
 };
 
 }  // namespace deltafin

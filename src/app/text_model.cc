@@ -20,7 +20,8 @@ Result<TextModel> LoadTextModel(const std::string& folder) {
   if (!loaded) {
     Error error = std::move(loaded.error());
     if (error.code() == ErrorCode::kNotFound)
-      return Fail(ErrorCode::kNotFound, error.message(), " (without tokenizer files only token ids work: run --prompt-ids --ids, logits)");
+      return Fail(ErrorCode::kNotFound, error.message(),
+                  " (without tokenizer files only token ids work: run --prompt-ids --ids, logits)");
     return Failure(std::move(error));
   }
   TextModel model;

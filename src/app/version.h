@@ -1,4 +1,7 @@
-// version.h: what --version prints: the program, how it was built, and the Unicode tables behind the tokenizer.
+// version.h: what --version prints.
+//
+// The program's version, and the Unicode tables behind the tokenizer, which decide ids and come from the system's ICU.
+// A pure function.
 #pragma once
 
 #include <string>

@@ -1,4 +1,7 @@
 // registry.h: from the names of the command line (--device, --isa) to a Backend.
+//
+// Which backends exist is decided where a program is linked: it passes the table. Not a fallback chain: a device that is
+// named and cannot be had is an error. Pure function.
 #pragma once
 
 #include <memory>

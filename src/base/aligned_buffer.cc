@@ -21,8 +21,8 @@ Result<AlignedBuffer> AlignedBuffer::Create(uint64_t bytes, bool huge_pages) {
   buffer.data_ = reinterpret_cast<std::byte*>(AlignUp(reinterpret_cast<uintptr_t>(base), kAlignment));
   buffer.size_ = bytes;
 #if defined(MADV_HUGEPAGE)
-  // Only whole huge pages inside the buffer are offered, so that the tail does not round the resident size up. A refusal
-  // (no transparent huge pages on this kernel) costs speed only.
+  // Only whole huge pages inside the buffer are offered, so that the tail does not round the resident size up. A
+  // refusal (no transparent huge pages on this kernel) costs speed only.
   const uint64_t whole = AlignDown(bytes, kAlignment);
   if (huge_pages && whole != 0) (void)madvise(buffer.data_, whole, MADV_HUGEPAGE);
 #endif

@@ -1,4 +1,7 @@
-// bytes.h: spans of bytes, alignment arithmetic, checked narrowing.
+// bytes.h: spans of bytes, alignment arithmetic, checked narrowing and multiplication, unaligned loads.
+//
+// What every layer that handles sizes needs so that none of them writes it again. Alignments are powers of two or any other
+// positive number. Pure functions; Narrow aborts on a value that does not fit (a programmer error).
 #pragma once
 
 #include <cstddef>
@@ -28,7 +31,9 @@ constexpr To Narrow(From value) {
 }
 
 // a * b, or false when the product does not fit.
-inline bool MultiplyChecked(uint64_t a, uint64_t b, uint64_t* product) { return !__builtin_mul_overflow(a, b, product); }
+inline bool MultiplyChecked(uint64_t a, uint64_t b, uint64_t* product) {
+  return !__builtin_mul_overflow(a, b, product);
+}
 inline bool AddChecked(uint64_t a, uint64_t b, uint64_t* sum) { return !__builtin_add_overflow(a, b, sum); }
 
 // Reads a little-endian value from any address.

@@ -1,7 +1,7 @@
 // CancelToken: a flag that one thread (or a signal handler) sets and long work looks at.
 //
-// CancelSource owns the flag, CancelToken is a cheap copyable view; the source must outlive its tokens. A default token is
-// never cancelled. Thread-safe; Cancel() is async-signal-safe. (std::stop_token is missing on Apple's library.)
+// CancelSource owns the flag, CancelToken is a cheap copyable view; the source must outlive its tokens. A default token
+// is never cancelled. Thread-safe; Cancel() is async-signal-safe. (std::stop_token is missing on Apple's library.)
 #pragma once
 
 #include <atomic>

@@ -12,12 +12,13 @@ namespace deltafin {
 
 }  // namespace deltafin
 
-#define DFIN_CHECK(condition, message) \
-  do {                                 \
-    if (!(condition)) [[unlikely]] ::deltafin::CheckFailed(#condition, __FILE__, __LINE__, message); \
+#define DFIN_CHECK(condition, message)                                  \
+  do {                                                                  \
+    if (!(condition)) [[unlikely]]                                      \
+      ::deltafin::CheckFailed(#condition, __FILE__, __LINE__, message); \
   } while (false)
 
-#define DFIN_DCHECK(condition, message)                     \
-  do {                                                      \
+#define DFIN_DCHECK(condition, message)                                 \
+  do {                                                                  \
     if constexpr (::deltafin::kIsDebug) DFIN_CHECK(condition, message); \
   } while (false)

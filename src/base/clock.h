@@ -1,4 +1,7 @@
-// clock.h: monotonic time. Code that measures or waits takes a Clock so that tests can move time by hand.
+// clock.h: monotonic time, as an interface.
+//
+// Code that measures or waits takes a Clock, so that tests can move time by hand. Never the time of day. Thread-safe.
+// Units: nanoseconds from an arbitrary start.
 #pragma once
 
 #include <chrono>
@@ -15,7 +18,8 @@ class Clock {
 class SteadyClock final : public Clock {
  public:
   int64_t NowNs() const override {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
   }
 };
 

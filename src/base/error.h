@@ -1,8 +1,7 @@
 // Error: what went wrong, for a caller that decides and for a person who reads.
 //
-// A closed list of codes (programs branch on these), one message, and a context chain that each layer may prefix. Messages
-// follow one pattern: what failed: which object: expected X, got Y: what to do.
-// Thread rule: a value type.
+// A closed list of codes (programs branch on these), one message, and a context chain that each layer may prefix.
+// Messages follow one pattern: what failed: which object: expected X, got Y: what to do. Thread rule: a value type.
 #pragma once
 
 #include <string>

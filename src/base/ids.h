@@ -1,4 +1,7 @@
-// ids.h: integers that cannot be mixed up.
+// ids.h: the numbers that name things: tokens and routed experts.
+//
+// Layers and experts count from 0 (config.json counts layers from 1; that is converted once, in spec/model_spec.cc).
+// Value types.
 #pragma once
 
 #include <compare>

@@ -1,7 +1,7 @@
 // json.h: small JSON documents (configuration, API bodies, events). The only header that names nlohmann's type.
 //
-// Json is nlohmann::ordered_json: members keep their order, which matters when tool schemas enter a prompt. That library
-// throws; ParseJson and the accessors below do not. Headers with hundreds of thousands of tensors are read by
+// Json is nlohmann::ordered_json: members keep their order, which matters when tool schemas enter a prompt. That
+// library throws; ParseJson and the accessors below do not. Headers with hundreds of thousands of tensors are read by
 // checkpoint/safetensors.h instead.
 #pragma once
 

@@ -1,15 +1,15 @@
 // machine.h: what this process may use of the machine: cores and memory, with cgroup limits honoured.
 //
-// Linux reads /proc and the cgroup files (v1 and v2); elsewhere the answers come from sysconf. One of machine_linux.cc and
-// machine_posix.cc is linked.
+// Linux reads /proc and the cgroup files (v1 and v2); elsewhere the answers come from sysconf. One of machine_linux.cc
+// and machine_posix.cc is linked.
 #pragma once
 
 #include <cstdint>
 
 namespace deltafin {
 
-// Physical memory this process could still take without swapping: the smaller of what the kernel calls available and what
-// its cgroups leave, plus what the process already has resident.
+// Physical memory this process could still take without swapping: the smaller of what the kernel calls available and
+// what its cgroups leave, plus what the process already has resident.
 uint64_t AvailableMemoryBytes();
 // Resident memory now, and its peak since the process started.
 uint64_t ResidentBytes();

@@ -86,7 +86,8 @@ uint64_t AvailableMemoryBytes() {
   uint64_t limit = kNoLimit;
   rlimit address_space{};
   if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY)
-    limit = address_space.rlim_cur - std::min<uint64_t>(address_space.rlim_cur, ProcField("/proc/self/status", "VmSize"));
+    limit =
+        address_space.rlim_cur - std::min<uint64_t>(address_space.rlim_cur, ProcField("/proc/self/status", "VmSize"));
   return std::min({system, RoomInCgroups(), limit}) + ResidentBytes();
 }
 

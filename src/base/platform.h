@@ -1,5 +1,7 @@
-// platform.h: what differs between operating systems and compilers, as constants. The only header outside kernels that may
-// hold a conditional on them.
+// platform.h: what differs between operating systems and compilers, as constants.
+//
+// The only header outside kernels that may hold a conditional on them; everything else is chosen by which file is linked
+// (machine_linux.cc, direct_file_darwin.cc, ...).
 #pragma once
 
 namespace deltafin {

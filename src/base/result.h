@@ -47,15 +47,16 @@ Failure FailWith(Result<T>&& result, std::string_view context) {
 #define DFIN_CONCAT_INNER(a, b) a##b
 #define DFIN_CONCAT(a, b) DFIN_CONCAT_INNER(a, b)
 
-#define DFIN_TRY(declaration, expression) \
-  DFIN_TRY_IMPL(DFIN_CONCAT(dfin_result_, __LINE__), declaration, expression)
-#define DFIN_TRY_IMPL(result, declaration, expression)                              \
-  auto result = (expression);                                                      \
-  if (!result) [[unlikely]] return ::deltafin::Failure(std::move(result.error())); \
+#define DFIN_TRY(declaration, expression) DFIN_TRY_IMPL(DFIN_CONCAT(dfin_result_, __LINE__), declaration, expression)
+#define DFIN_TRY_IMPL(result, declaration, expression)     \
+  auto result = (expression);                              \
+  if (!result) [[unlikely]]                                \
+    return ::deltafin::Failure(std::move(result.error())); \
   declaration = std::move(*result)
 
-#define DFIN_TRY_VOID(expression)                                                     \
-  do {                                                                                \
-    auto dfin_status = (expression);                                                  \
-    if (!dfin_status) [[unlikely]] return ::deltafin::Failure(std::move(dfin_status.error())); \
+#define DFIN_TRY_VOID(expression)                                 \
+  do {                                                            \
+    auto dfin_status = (expression);                              \
+    if (!dfin_status) [[unlikely]]                                \
+      return ::deltafin::Failure(std::move(dfin_status.error())); \
   } while (false)

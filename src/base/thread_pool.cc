@@ -58,8 +58,10 @@ void ThreadPool::Run(int64_t n, int64_t grain, Callback callback, void* context)
   if (anyone_asleep) wake_.notify_all();
   RunPart(0);
   for (int spins = 0; pending_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpins) Pause();
-    else std::this_thread::yield();
+    if (spins < kSpins)
+      Pause();
+    else
+      std::this_thread::yield();
   }
 }
 

@@ -1,11 +1,11 @@
 // ThreadPool: a fixed set of workers for short parallel loops (one kernel call at a time).
 //
-// ParallelFor(n, grain, body) cuts [0, n) into at most threads() contiguous ranges whose borders depend only on n, grain and
-// threads(), and calls body(begin, end, worker) for each, one of them on the calling thread. Results must not depend on
-// the cut: kernels split over output rows, never over a sum. body must not throw and must not call ParallelFor.
-// Workers sleep when there is nothing to do (they spin for some microseconds first, since kernels follow each other
-// closely), so waiting for a drive costs no power.
-// Thread rule: one caller at a time (the engine thread). No allocation after construction.
+// ParallelFor(n, grain, body) cuts [0, n) into at most threads() contiguous ranges whose borders depend only on n,
+// grain and threads(), and calls body(begin, end, worker) for each, one of them on the calling thread. Results must not
+// depend on the cut: kernels split over output rows, never over a sum. body must not throw and must not call
+// ParallelFor. Workers sleep when there is nothing to do (they spin for some microseconds first, since kernels follow
+// each other closely), so waiting for a drive costs no power. Thread rule: one caller at a time (the engine thread). No
+// allocation after construction.
 #pragma once
 
 #include <atomic>
@@ -31,9 +31,12 @@ class ThreadPool {
   template <typename Body>
   void ParallelFor(int64_t n, int64_t grain, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
-    Run(n, grain, [](void* context, int64_t begin, int64_t end, int worker) {
-      (*static_cast<Plain*>(context))(begin, end, worker);
-    }, const_cast<void*>(static_cast<const void*>(&body)));
+    Run(
+        n, grain,
+        [](void* context, int64_t begin, int64_t end, int worker) {
+          (*static_cast<Plain*>(context))(begin, end, worker);
+        },
+        const_cast<void*>(static_cast<const void*>(&body)));
   }
 
  private:

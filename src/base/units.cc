@@ -57,7 +57,8 @@ Result<uint64_t> ParseSize(std::string_view text) {
     return Fail(ErrorCode::kInvalidArgument, "size \"", copy, "\": ", why,
                 ": write a number with a unit, such as 8GiB or 1.5GB (KB MB GB TB, KiB MiB GiB TiB)");
   };
-  if (copy.empty() || !(std::isdigit(static_cast<unsigned char>(copy[0])) || copy[0] == '.')) return refuse("not a size");
+  if (copy.empty() || !(std::isdigit(static_cast<unsigned char>(copy[0])) || copy[0] == '.'))
+    return refuse("not a size");
   if (copy.size() > 1 && (copy[1] == 'x' || copy[1] == 'X')) return refuse("not a decimal number");
   char* end = nullptr;
   const double number = std::strtod(copy.c_str(), &end);

@@ -1,4 +1,5 @@
-// EvictionPolicy: which expert leaves the cache when a slot is needed. Works on slot numbers; knows no bytes and no reads.
+// EvictionPolicy: which expert leaves the cache when a slot is needed. Works on slot numbers; knows no bytes and no
+// reads.
 //
 // Deterministic for a given sequence of calls. Thread-compatible (called under the cache's lock). No allocation after
 // construction.

@@ -1,8 +1,8 @@
 // ExpertCache: routed experts in memory: a fixed number of slots between the drives and the kernels.
 //
-// One read per expert is in flight at most; a slot that is pinned or being filled is never evicted; results never depend on
-// the number of slots or on the order in which reads end. The number of slots is fixed at creation (at least the floor), so
-// the budget cannot be exceeded. A failed read frees its slot and is reported to whoever waits for it.
+// One read per expert is in flight at most; a slot that is pinned or being filled is never evicted; results never
+// depend on the number of slots or on the order in which reads end. The number of slots is fixed at creation (at least
+// the floor), so the budget cannot be exceeded. A failed read frees its slot and is reported to whoever waits for it.
 // Thread rule: all public calls on the engine thread; completions arrive on the I/O thread and meet it at one lock.
 #pragma once
 
@@ -40,11 +40,11 @@ class ExpertPin {
 };
 
 struct ExpertCacheCounters {
-  uint64_t hits = 0;            // wanted and already in memory (or on its way)
-  uint64_t misses = 0;          // wanted and read on demand
+  uint64_t hits = 0;    // wanted and already in memory (or on its way)
+  uint64_t misses = 0;  // wanted and read on demand
   uint64_t evictions = 0;
-  uint64_t demand_bytes = 0;    // payload of the reads that were started
-  double wait_seconds = 0;      // time Next() waited for reads
+  uint64_t demand_bytes = 0;  // payload of the reads that were started
+  double wait_seconds = 0;    // time Next() waited for reads
 };
 
 struct ExpertCacheOptions {
@@ -69,22 +69,24 @@ class ExpertCache {
   ExpertCache(const ExpertCache&) = delete;
   ExpertCache& operator=(const ExpertCache&) = delete;
 
-  // Starts the batch of one layer: `experts` ascending and distinct, at most max_batch. Hits are held, as many misses as there are free slots
-  // start being read at once, the others as slots come free. Begin does not wait, so work that needs no routed expert can
-  // run before the first Next(). A batch must be finished (Next() until done) or abandoned (Abandon()) before the next.
+  // Starts the batch of one layer: `experts` ascending and distinct, at most max_batch. Hits are held, as many misses
+  // as there are free slots start being read at once, the others as slots come free. Begin does not wait, so work that
+  // needs no routed expert can run before the first Next(). A batch must be finished (Next() until done) or abandoned
+  // (Abandon()) before the next.
   void Begin(int32_t layer, std::span<const int32_t> experts);
 
   // The next expert of the batch that is ready, in order of arrival, and its position in `experts`. Waits when none is.
-  // Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all slots
-  // pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kCancelled: the batch must then be abandoned.
-  // A cancellation is noticed within 50 ms, also while a read hangs. Allocates nothing unless it fails.
+  // Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all
+  // slots pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kCancelled: the batch must then be
+  // abandoned. A cancellation is noticed within 50 ms, also while a read hangs. Allocates nothing unless it fails.
   struct Ready {
     ExpertPin pin;
     int32_t position = 0;
   };
   Result<Ready> Next(CancelToken cancel);
-  // Gives up the rest of the batch without waiting: reads that have not started are cancelled, the others run on and their
-  // experts stay cached. A later batch that wants one of those joins its read. Does nothing when no batch is open.
+  // Gives up the rest of the batch without waiting: reads that have not started are cancelled, the others run on and
+  // their experts stay cached. A later batch that wants one of those joins its read. Does nothing when no batch is
+  // open.
   void Abandon();
 
   const ExpertCacheCounters& counters() const;

@@ -115,13 +115,19 @@ void LayerStreamer::ReadAhead(size_t position) {
 Result<const std::byte*> LayerStreamer::Pin(int unit) {
   const size_t position = Position(unit);
   Buffer* buffer = Find(unit);
-  if (buffer == nullptr) {
+  const bool was_read_ahead = buffer != nullptr;
+  if (!was_read_ahead) {
     buffer = &Claim(position);
     Start(*buffer, unit, IoPriority::kDemand);
   }
   if (!buffer->settled) {
     const int64_t from = clock_.NowNs();
     Status status = buffer->reads.Wait();
+    if (!status && was_read_ahead) {
+      // It may have failed long before anybody wanted it: what counts is whether it can be read now.
+      Start(*buffer, unit, IoPriority::kDemand);
+      status = buffer->reads.Wait();
+    }
     wait_seconds_ += SecondsBetween(from, clock_.NowNs());
     if (!status) {
       buffer->unit = -1;

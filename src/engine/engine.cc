@@ -16,7 +16,8 @@ constexpr uint64_t kIoBytes = 4u << 20;
 void WarnAboutBufferedFiles(const Checkpoint& checkpoint, Logger& logger) {
   for (int i = 0; i < checkpoint.shard_count(); ++i) {
     if (!checkpoint.shard(i).buffered()) continue;
-    logger.Warn(Cat(checkpoint.shard(i).path(), ": the file system refuses direct reads, so the page cache is used: "
+    logger.Warn(Cat(checkpoint.shard(i).path(),
+                    ": the file system refuses direct reads, so the page cache is used: "
                     "slower, and its memory is not in the plan"));
     return;
   }
@@ -110,8 +111,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   if (options.threads < 0 || options.threads > 1024)
     return Fail(ErrorCode::kInvalidArgument, "--threads ", options.threads, ": expected 1 to 1024");
   parts->threads = options.threads == 0 ? UsableCores() : options.threads;
-  DFIN_TRY(parts->backend, CreateBackend(context.backends, {.device = options.device, .isa = options.isa,
-                                                            .threads = parts->threads}));
+  DFIN_TRY(parts->backend,
+           CreateBackend(context.backends, {.device = options.device, .isa = options.isa, .threads = parts->threads}));
   DFIN_TRY_VOID(parts->OpenCheckpoint(options));
   DFIN_TRY_VOID(parts->StartReaders(options, context));
   DFIN_TRY_VOID(parts->MakePlan(options));
@@ -147,7 +148,8 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     return Fail(ErrorCode::kInvalidArgument, "context of ", session.capacity(), " tokens: ", session.length(),
                 " are in use and ", count, " more were given: raise --context (the model's limit is ",
                 spec().max_position_embeddings, ")");
-  DFIN_CHECK(logits.rows <= count && (logits.rows == 0 || logits.width == spec().vocab_size), "logits of another shape");
+  DFIN_CHECK(logits.rows <= count && (logits.rows == 0 || logits.width == spec().vocab_size),
+             "logits of another shape");
 
   Model& model = *parts_->model;
   model.tap = tap;

@@ -1,8 +1,8 @@
-// Engine: everything that turns tokens into logits, built from options: checkpoint, drives, dense weights, expert cache,
-// backend, model. The composition root; it owns all of them.
+// Engine: everything that turns tokens into logits, built from options: checkpoint, drives, dense weights, expert
+// cache, backend, model. The composition root; it owns all of them.
 //
-// Knows tokens, not text. Steps are all or nothing (engine/session.h). Thread rule: one thread at a time (the engine thread);
-// the monitor may be read by others.
+// Knows tokens, not text. Steps are all or nothing (engine/session.h). Thread rule: one thread at a time (the engine
+// thread); the monitor may be read by others.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,10 @@ struct EngineContext {
 
 struct EngineCounters {
   uint64_t layer_passes = 0;
-  uint64_t experts_distinct = 0;      // summed over layers and steps
-  uint64_t record_bytes = 0;          // payload of one expert
-  uint64_t expert_bytes_demand = 0;   // payload
-  uint64_t dense_bytes_read = 0;      // payload, streamed for steps (not the load)
+  uint64_t experts_distinct = 0;     // summed over layers and steps
+  uint64_t record_bytes = 0;         // payload of one expert
+  uint64_t expert_bytes_demand = 0;  // payload
+  uint64_t dense_bytes_read = 0;     // payload, streamed for steps (not the load)
   uint64_t cache_hits = 0;
   uint64_t cache_misses = 0;
   double expert_wait_seconds = 0;

@@ -1,7 +1,7 @@
 // EngineOptions: the one configuration of an engine. The command line fills it; nothing below reads the environment.
 //
-// A value type. Validation happens where a value meets what it is about (memory plan, backend table, I/O engine), and every
-// refusal names the option.
+// A value type. Validation happens where a value meets what it is about (memory plan, backend table, I/O engine), and
+// every refusal names the option.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ enum class DenseMode : uint8_t {
 };
 
 struct EngineOptions {
-  std::string model = {};                   // --model: checkpoint folder
+  std::string model = {};                     // --model: checkpoint folder
   std::optional<uint64_t> memory = {};        // --memory: bytes in all; default: most of what is available
   std::optional<uint64_t> expert_cache = {};  // --expert-cache: bytes of expert slots; default: what the rest leaves
-  int threads = 0;                       // --threads: 0 = every usable core
-  int64_t context = 0;                   // --context: most tokens of a sequence; 0 = default
-  int64_t chunk = 0;                     // --chunk: prompt tokens computed together; 0 = from the memory plan
-  std::string device = "auto";           // --device: auto | cpu | reference
-  std::string isa = "auto";              // --isa: auto | avx2 | avx512 | neon
-  std::string io = "auto";               // --io: auto | uring | pread
+  int threads = 0;                            // --threads: 0 = every usable core
+  int64_t context = 0;                        // --context: most tokens of a sequence; 0 = default
+  int64_t chunk = 0;                          // --chunk: prompt tokens computed together; 0 = from the memory plan
+  std::string device = "auto";                // --device: auto | cpu | reference
+  std::string isa = "auto";                   // --isa: auto | avx2 | avx512 | neon
+  std::string io = "auto";                    // --io: auto | uring | pread
   DenseMode dense_mode = DenseMode::kAuto;
-  std::string state_dir = {};                 // --state-dir: "" = keep nothing (--no-state)
-  uint64_t tokenizer_bytes = 0;          // what the caller's tokenizer holds, for the memory plan
+  std::string state_dir = {};    // --state-dir: "" = keep nothing (--no-state)
+  uint64_t tokenizer_bytes = 0;  // what the caller's tokenizer holds, for the memory plan
 };
 
 }  // namespace deltafin

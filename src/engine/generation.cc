@@ -23,8 +23,7 @@ double GenerationResult::tokens_per_second_inclusive() const {
 Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonitor& monitor,
                                   const GenerationRequest& request) {
   DFIN_TRY_VOID(request.sampling.Validate());
-  if (request.prompt.empty())
-    return Fail(ErrorCode::kInvalidArgument, "prompt: expected at least one token, got none");
+  if (request.prompt.empty()) return Fail(ErrorCode::kInvalidArgument, "prompt: expected at least one token, got none");
   const SteadyClock clock;
   const int64_t start = clock.NowNs();
   const int64_t vocab = engine.spec().vocab_size;
@@ -55,9 +54,12 @@ Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonito
     result.seconds_total = SecondsBetween(start, clock.NowNs());
     monitor.SetDone(result.tokens.size());
     const bool wanted = !request.on_token || request.on_token(token);
-    if (Contains(request.stop_tokens, token)) result.reason = StopReason::kStopToken;
-    else if (!wanted) result.reason = StopReason::kCaller;
-    else if (static_cast<int64_t>(result.tokens.size()) >= limit) result.reason = StopReason::kLength;
+    if (Contains(request.stop_tokens, token))
+      result.reason = StopReason::kStopToken;
+    else if (!wanted)
+      result.reason = StopReason::kCaller;
+    else if (static_cast<int64_t>(result.tokens.size()) >= limit)
+      result.reason = StopReason::kLength;
     else {
       fed = feed({&result.tokens.back(), 1});
       continue;

@@ -25,10 +25,10 @@ enum class StopReason : uint8_t {
 };
 
 struct GenerationRequest {
-  std::span<const TokenId> prompt;        // follows what the session holds; not empty
-  int64_t max_new = 0;                    // 0 = as many as the context allows
+  std::span<const TokenId> prompt;  // follows what the session holds; not empty
+  int64_t max_new = 0;              // 0 = as many as the context allows
   SamplingParams sampling;
-  int64_t usable_vocab = 0;               // see Sampler; 0 = all
+  int64_t usable_vocab = 0;  // see Sampler; 0 = all
   std::span<const TokenId> stop_tokens;
   CancelToken cancel;
   // Called with every new token, the stop token included. False ends the request.
@@ -36,10 +36,10 @@ struct GenerationRequest {
 };
 
 struct GenerationResult {
-  std::vector<TokenId> tokens;       // new ones, the stop token included
+  std::vector<TokenId> tokens;  // new ones, the stop token included
   StopReason reason = StopReason::kLength;
   int64_t prompt_tokens = 0;
-  double seconds_first_token = 0;    // from the call to the first new token
+  double seconds_first_token = 0;  // from the call to the first new token
   double seconds_total = 0;
   // New tokens after the first over the time after the first; 0 with fewer than two.
   double tokens_per_second_steady() const;
@@ -47,8 +47,8 @@ struct GenerationResult {
   double tokens_per_second_inclusive() const;
 };
 
-// The session afterwards holds the prompt and all new tokens but the last. On an error it holds what was finished; after
-// kCancelled the result says so and no error is returned.
+// The session afterwards holds the prompt and all new tokens but the last. On an error it holds what was finished;
+// after kCancelled the result says so and no error is returned.
 Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonitor& monitor,
                                   const GenerationRequest& request);
 

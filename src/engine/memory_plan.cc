@@ -28,10 +28,10 @@ class Planner {
       : options_(options), spec_(spec), facts_(facts) {}
 
   Result<MemoryPlan> Make() {
+    plan_.experts_total = spec_.num_moe_layers * spec_.num_experts;
     DFIN_TRY_VOID(ChooseContext());
     DFIN_TRY_VOID(CheckSwitches());
     plan_.budget = options_.memory.value_or(facts_.available - facts_.available / kLeftToSystemDivisor);
-    plan_.experts_total = spec_.num_moe_layers * spec_.num_experts;
     const uint64_t floor = FloorBytes();
     if (plan_.budget < floor) return RefuseBudget(floor);
     ChooseChunk();
@@ -100,7 +100,8 @@ class Planner {
 
   uint64_t FloorBytes() {
     const uint64_t largest = *std::max_element(facts_.unit_bytes.begin(), facts_.unit_bytes.end());
-    const uint64_t dense = options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
+    const uint64_t dense =
+        options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
     const int64_t chunk = options_.chunk == 0 ? 1 : std::min(options_.chunk, plan_.context);
     // The reserve grows with the budget: the floor is where budget = without + budget / divisor, or a little less.
     const uint64_t without = FixedBytes(chunk) - ReserveBytes() + kReserveFixed + dense + SlotBytesWanted();
@@ -115,7 +116,8 @@ class Planner {
     plan_.chunk = most;
     if (options_.chunk != 0) return;
     const uint64_t largest = *std::max_element(facts_.unit_bytes.begin(), facts_.unit_bytes.end());
-    const uint64_t dense = options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
+    const uint64_t dense =
+        options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
     const auto fits = [&](int64_t chunk) {
       if (FixedBytes(chunk) + dense + SlotBytesWanted() > plan_.budget) return false;
       return chunk <= kSmallestAutoChunk || StepBytes(chunk) <= plan_.budget / 16;
@@ -128,8 +130,8 @@ class Planner {
     const uint64_t room = plan_.budget - FixedBytes(plan_.chunk) - SlotBytesWanted();
     ResidencyPlan& r = plan_.residency;
     r.resident.assign(units, false);
-    r.embedding_resident = options_.dense_mode == DenseMode::kResident ||
-                           (options_.dense_mode == DenseMode::kAuto && AllDense() <= room);
+    r.embedding_resident =
+        options_.dense_mode == DenseMode::kResident || (options_.dense_mode == DenseMode::kAuto && AllDense() <= room);
     if (r.embedding_resident) {
       r.resident.assign(units, true);
       plan_.resident_dense_bytes = AllDense();
@@ -139,7 +141,8 @@ class Planner {
     // The largest units first: the ring's buffers are as large as the largest unit that is left.
     std::vector<size_t> order(units);
     std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return facts_.unit_bytes[a] > facts_.unit_bytes[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return facts_.unit_bytes[a] > facts_.unit_bytes[b]; });
     const uint64_t all_units = AllDense() - facts_.embedding_bytes;
     if (options_.dense_mode == DenseMode::kAuto) {
       if (all_units <= room) {
@@ -197,8 +200,9 @@ class Planner {
     add("program", facts_.program + facts_.io_bytes, "code, libraries, file headers, read queues");
     add("tokenizer", options_.tokenizer_bytes, "");
     add("dense weights", DenseBytes(),
-        all ? "resident" : Cat(FormatBytes(plan_.resident_dense_bytes), " resident, ",
-                               FormatBytes(plan_.streamed_dense_bytes), " streamed for every step"));
+        all ? "resident"
+            : Cat(FormatBytes(plan_.resident_dense_bytes), " resident, ", FormatBytes(plan_.streamed_dense_bytes),
+                  " streamed for every step"));
     add("expert slots", static_cast<uint64_t>(plan_.expert_slots) * facts_.slot_bytes,
         Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts"));
     add("MLA cache", SequenceState::MlaBytes(spec_, plan_.context), Cat(plan_.context, " tokens, taken as they come"));

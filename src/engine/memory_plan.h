@@ -1,8 +1,8 @@
 // MemoryPlan: what goes where, decided before anything large is read.
 //
 // A budget is split into rows; their sum is at most the budget, or the plan is refused with the number that would work.
-// Dense weights come first (every byte of them is needed for every token), then expert slots. Peak resident memory stays
-// within the total + 5 %. A pure function of its inputs. Thread rule: a value type.
+// Dense weights come first (every byte of them is needed for every token), then expert slots. Peak resident memory
+// stays within the total + 5 %. A pure function of its inputs. Thread rule: a value type.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ namespace deltafin {
 
 // What the plan needs to know of the world.
 struct MemoryFacts {
-  uint64_t available = 0;      // bytes this process may use, its own included
-  uint64_t program = 0;        // resident already: code, libraries, opened headers
-  uint64_t slot_bytes = 0;     // of one expert slot
+  uint64_t available = 0;            // bytes this process may use, its own included
+  uint64_t program = 0;              // resident already: code, libraries, opened headers
+  uint64_t slot_bytes = 0;           // of one expert slot
   std::vector<uint64_t> unit_bytes;  // TensorStore::UnitBytes
   uint64_t embedding_bytes = 0;
-  uint64_t io_bytes = 0;       // rings and request tables
+  uint64_t io_bytes = 0;  // rings and request tables
   // Scratch of the backend for steps of so many rows.
   std::function<uint64_t(int64_t rows)> workspace_bytes;
 };

@@ -18,7 +18,7 @@ class EngineMonitor {
  public:
   struct Snapshot {
     Phase phase = Phase::kIdle;
-    uint64_t done = 0, total = 0;   // load: bytes; prefill: prompt tokens; decode: new tokens and their limit (0 = none)
+    uint64_t done = 0, total = 0;  // load: bytes; prefill: prompt tokens; decode: new tokens and their limit (0 = none)
     int32_t layer = 0, layers = 0;  // of the step in progress
     int64_t phase_start_ns = 0;     // steady clock
     IoCounters io;

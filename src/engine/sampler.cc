@@ -64,7 +64,8 @@ Result<TokenId> Sampler::Draw(std::span<const float> logits) {
     const double score = Penalised(logits[id], id) / params_.temperature;
     if (!std::isnan(score) && score > -INFINITY) candidates_.push_back({score, static_cast<TokenId>(id)});
   }
-  if (candidates_.empty()) return Fail(ErrorCode::kCorrupt, "sampling: none of the logits is a number: the weights are damaged");
+  if (candidates_.empty())
+    return Fail(ErrorCode::kCorrupt, "sampling: none of the logits is a number: the weights are damaged");
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.score > b.score || (a.score == b.score && a.id < b.id);
   };

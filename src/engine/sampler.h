@@ -1,10 +1,10 @@
-// Sampler: logits -> token. A pure function of its inputs: the same logits, history, parameters and seed give the same token
-// on every machine (the random numbers are ours, the sums are in double).
+// Sampler: logits -> token. A pure function of its inputs: the same logits, history, parameters and seed give the same
+// token on every machine (the random numbers are ours, the sums are in double).
 //
-// Greedy when temperature is 0: the largest logit, equal ones to the lower id. Otherwise: penalties, temperature, then the
-// filters top_k, top_p, min_p in this order on the candidates sorted by probability (equal ones: lower id first), then one
-// draw. A logit that is not a number is never chosen.
-// Scratch is taken at construction. Thread rule: thread-compatible.
+// Greedy when temperature is 0: the largest logit, equal ones to the lower id. Otherwise: penalties, temperature, then
+// the filters top_k, top_p, min_p in this order on the candidates sorted by probability (equal ones: lower id first),
+// then one draw. A logit that is not a number is never chosen. Scratch is taken at construction. Thread rule:
+// thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ class Sampler {
   SamplingParams params_;
   size_t usable_;
   uint64_t random_state_;
-  std::vector<int32_t> generated_;   // times each token was generated
+  std::vector<int32_t> generated_;  // times each token was generated
   std::vector<bool> in_prompt_;
   std::vector<Candidate> candidates_;
 };

@@ -1,8 +1,8 @@
 // DirectFile: a file opened for reads that bypass the page cache.
 //
-// Linux: O_DIRECT with the alignment from statx; Darwin: F_NOCACHE. Where a file system refuses direct reads the file is
-// opened buffered, buffered() says so, and the caller warns once. Never writes. Move-only; closes when it dies.
-// One of direct_file_linux.cc and direct_file_darwin.cc is linked. Thread-safe once open: reads carry their offset.
+// Linux: O_DIRECT with the alignment from statx; Darwin: F_NOCACHE. Where a file system refuses direct reads the file
+// is opened buffered, buffered() says so, and the caller warns once. Never writes. Move-only; closes when it dies. One
+// of direct_file_linux.cc and direct_file_darwin.cc is linked. Thread-safe once open: reads carry their offset.
 #pragma once
 
 #include <cstdint>

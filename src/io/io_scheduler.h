@@ -21,18 +21,18 @@ struct IoSchedulerOptions {
 };
 
 struct IoCounters {
-  uint64_t reads = 0;           // requests that ended with all their bytes
-  uint64_t payload_bytes = 0;   // bytes those asked for
-  uint64_t device_bytes = 0;    // bytes taken from the device, alignment included
-  uint64_t errors = 0;          // requests that failed
-  uint64_t cancelled = 0;       // requests that never started
-  double busy_seconds = 0;      // time with at least one read in flight
+  uint64_t reads = 0;          // requests that ended with all their bytes
+  uint64_t payload_bytes = 0;  // bytes those asked for
+  uint64_t device_bytes = 0;   // bytes taken from the device, alignment included
+  uint64_t errors = 0;         // requests that failed
+  uint64_t cancelled = 0;      // requests that never started
+  double busy_seconds = 0;     // time with at least one read in flight
 };
 
 class IoScheduler {
  public:
-  // Called exactly once for every Read, never inside Read() or Cancel(): all bytes are there, or an error (kIo, kCorrupt,
-  // kCancelled). Counted before it is called. Destroyed on the scheduler's thread.
+  // Called exactly once for every Read, never inside Read() or Cancel(): all bytes are there, or an error (kIo,
+  // kCorrupt, kCancelled). Counted before it is called. Destroyed on the scheduler's thread.
   using Done = std::function<void(Status)>;
 
   IoScheduler(std::unique_ptr<IoEngine> engine, IoSchedulerOptions options);

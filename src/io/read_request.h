@@ -1,4 +1,7 @@
-// read_request.h: one read and its result, as all of src/io speaks of them.
+// read_request.h: one read, as all of src/io speaks of it: which bytes of which file, to where, how urgent.
+//
+// Offsets and lengths are any bytes; what the drive wants (whole aligned blocks) is added in one place, read_progress.h.
+// Value types; the file and the destination outlive the read.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +28,8 @@ struct ReadRequest {
   std::byte* destination = nullptr;  // aligned to file->alignment(), with room for WidenedBytes()
 };
 
-// Bytes that the widened read takes from the device and writes to the destination (at most; less at the end of the file).
+// Bytes that the widened read takes from the device and writes to the destination (at most; less at the end of the
+// file).
 inline uint64_t WidenedBytes(uint64_t offset, uint64_t bytes, uint64_t alignment) {
   return AlignUp(offset + bytes, alignment) - AlignDown(offset, alignment);
 }

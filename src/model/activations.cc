@@ -32,7 +32,8 @@ int64_t BlockCount(const ModelSpec& spec) {
 
 }  // namespace
 
-// Gives every view its place for `rows` rows and returns the bytes used. The arithmetic is the same with and without memory.
+// Gives every view its place for `rows` rows and returns the bytes used. The arithmetic is the same with and without
+// memory.
 uint64_t Activations::Layout(const ModelSpec& s, int64_t rows, std::byte* base) {
   Carver common(base, 0);
   for (Rows& buffer : stack_) buffer = common.TakeRows(rows, s.hidden_size);

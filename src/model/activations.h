@@ -56,14 +56,14 @@ class Activations {
   } dense;
 
   struct {
-    Rows scores;                     // [R, E]
-    Rows latent;                     // [R, L]
-    Rows shared_gate, shared_up;     // [R, shared_width]
-    Rows partial;                    // [R * top_k, L] one row per routed expert of a token
-    Rows mixed;                      // [R, L]
-    Rows up;                         // [R, H]
-    std::span<int32_t> expert_ids;   // [R * top_k] descending by biased score
-    std::span<float> expert_weights; // [R * top_k]
+    Rows scores;                      // [R, E]
+    Rows latent;                      // [R, L]
+    Rows shared_gate, shared_up;      // [R, shared_width]
+    Rows partial;                     // [R * top_k, L] one row per routed expert of a token
+    Rows mixed;                       // [R, L]
+    Rows up;                          // [R, H]
+    std::span<int32_t> expert_ids;    // [R * top_k] descending by biased score
+    std::span<float> expert_weights;  // [R * top_k]
   } moe;
 
  private:
@@ -73,7 +73,7 @@ class Activations {
   ModelSpec spec_;
   int64_t max_rows_ = 0;
   AlignedBuffer memory_;
-  std::vector<Rows> stack_;            // [depth limit + 1] buffers; prefix_sum is the one after the pushed ones
+  std::vector<Rows> stack_;  // [depth limit + 1] buffers; prefix_sum is the one after the pushed ones
   std::vector<ConstRows> blocks_;
   int64_t depth_ = 0;
 };

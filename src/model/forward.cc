@@ -33,8 +33,12 @@ void MixResiduals(Model& m, const TensorView& proj, const TensorView& norm) {
   if (m.a.blocks().empty()) {
     m.backend.Copy({.x = m.a.prefix_sum, .out = m.a.x});
   } else {
-    m.backend.MixResiduals({.blocks = m.a.blocks(), .prefix_sum = m.a.prefix_sum, .proj = proj, .norm = norm,
-                            .eps = m.spec.rms_norm_eps, .out = m.a.x});
+    m.backend.MixResiduals({.blocks = m.a.blocks(),
+                            .prefix_sum = m.a.prefix_sum,
+                            .proj = proj,
+                            .norm = norm,
+                            .eps = m.spec.rms_norm_eps,
+                            .out = m.a.x});
   }
 }
 
@@ -51,12 +55,25 @@ void KimiDeltaAttention(Model& m, const LayerSpec& layer, const KdaWeights& w, c
     m.backend.ShortConv({.x = of(t.q_proj), .kernel = w.q_conv1d, .tail = state.q_tail, .out = of(t.q)});
     m.backend.ShortConv({.x = of(t.k_proj), .kernel = w.k_conv1d, .tail = state.k_tail, .out = of(t.k)});
     m.backend.ShortConv({.x = of(t.v_proj), .kernel = w.v_conv1d, .tail = state.v_tail, .out = of(t.v)});
-    m.backend.Kda({.q = of(t.q), .k = of(t.k), .v = of(t.v), .raw_decay = of(t.decay), .raw_beta = of(t.beta),
-                   .a_log = w.A_log, .dt_bias = w.dt_bias, .lower_bound = m.spec.gate_lower_bound,
-                   .heads = m.spec.kda_heads, .head_dim = m.spec.kda_head_dim, .state = state.s, .out = of(t.out)});
+    m.backend.Kda({.q = of(t.q),
+                   .k = of(t.k),
+                   .v = of(t.v),
+                   .raw_decay = of(t.decay),
+                   .raw_beta = of(t.beta),
+                   .a_log = w.A_log,
+                   .dt_bias = w.dt_bias,
+                   .lower_bound = m.spec.gate_lower_bound,
+                   .heads = m.spec.kda_heads,
+                   .head_dim = m.spec.kda_head_dim,
+                   .state = state.s,
+                   .out = of(t.out)});
   }
-  m.backend.GatedHeadNorm({.x = t.out, .gate = t.gate, .weight = w.o_norm, .eps = m.spec.rms_norm_eps,
-                           .heads = m.spec.kda_heads, .out = t.out});
+  m.backend.GatedHeadNorm({.x = t.out,
+                           .gate = t.gate,
+                           .weight = w.o_norm,
+                           .eps = m.spec.rms_norm_eps,
+                           .heads = m.spec.kda_heads,
+                           .out = t.out});
   m.backend.Linear({.weight = w.o_proj, .x = t.out, .out = m.a.y});
 }
 
@@ -64,8 +81,7 @@ void KimiDeltaAttention(Model& m, const LayerSpec& layer, const KdaWeights& w, c
 void GatedMla(Model& m, const LayerSpec& layer, const MlaWeights& w, const StepBatch& batch) {
   const ModelSpec& spec = m.spec;
   auto& t = m.a.mla;
-  const LinearGroupArgs::Part projections[] = {
-      {w.q_a_proj, t.q_a}, {w.kv_a_proj_with_mqa, t.kv_a}, {w.g_proj, t.gate}};
+  const LinearGroupArgs::Part projections[] = {{w.q_a_proj, t.q_a}, {w.kv_a_proj_with_mqa, t.kv_a}, {w.g_proj, t.gate}};
   m.backend.LinearGroup({.x = m.a.x, .parts = projections});
   m.backend.RmsNorm({.x = t.q_a, .weight = w.q_a_layernorm, .eps = kLowRankNormEps, .out = t.q_a});
   m.backend.Linear({.weight = w.q_b_proj, .x = t.q_a, .out = t.q});
@@ -73,14 +89,21 @@ void GatedMla(Model& m, const LayerSpec& layer, const MlaWeights& w, const StepB
     const int64_t past = s.state->length();
     const Rows fresh = s.state->MlaRows(layer.mla_index, past, s.rows);
     const Rows kv_a = t.kv_a.Slice(s.first_row, s.rows);
-    m.backend.RmsNorm({.x = kv_a.Columns(0, spec.kv_lora_rank), .weight = w.kv_a_layernorm, .eps = kLowRankNormEps,
+    m.backend.RmsNorm({.x = kv_a.Columns(0, spec.kv_lora_rank),
+                       .weight = w.kv_a_layernorm,
+                       .eps = kLowRankNormEps,
                        .out = fresh.Columns(0, spec.kv_lora_rank)});
     m.backend.Copy({.x = kv_a.Columns(spec.kv_lora_rank, spec.qk_rope_head_dim),
                     .out = fresh.Columns(spec.kv_lora_rank, spec.qk_rope_head_dim)});
-    m.backend.MlaAttend({.q = t.q.Slice(s.first_row, s.rows), .kv_b_proj = w.kv_b_proj,
-                         .cache = s.state->MlaRows(layer.mla_index, 0, past + s.rows), .first_position = past,
-                         .heads = spec.mla_heads, .nope = spec.qk_nope_head_dim, .rope = spec.qk_rope_head_dim,
-                         .v_dim = spec.v_head_dim, .latent = spec.kv_lora_rank,
+    m.backend.MlaAttend({.q = t.q.Slice(s.first_row, s.rows),
+                         .kv_b_proj = w.kv_b_proj,
+                         .cache = s.state->MlaRows(layer.mla_index, 0, past + s.rows),
+                         .first_position = past,
+                         .heads = spec.mla_heads,
+                         .nope = spec.qk_nope_head_dim,
+                         .rope = spec.qk_rope_head_dim,
+                         .v_dim = spec.v_head_dim,
+                         .latent = spec.kv_lora_rank,
                          .out = t.out.Slice(s.first_row, s.rows)});
   }
   m.backend.SigmoidGate({.x = t.out, .gate = t.gate});
@@ -91,17 +114,23 @@ void GatedMla(Model& m, const LayerSpec& layer, const MlaWeights& w, const StepB
 void Mlp(Model& m, const MlpWeights& w, const Rows& gate, const Rows& up) {
   const LinearGroupArgs::Part projections[] = {{w.gate_proj, gate}, {w.up_proj, up}};
   m.backend.LinearGroup({.x = m.a.x, .parts = projections});
-  m.backend.SituGlu({.gate = gate, .up = up, .beta = m.spec.situ_beta, .linear_beta = m.spec.situ_linear_beta, .out = gate});
+  m.backend.SituGlu(
+      {.gate = gate, .up = up, .beta = m.spec.situ_beta, .linear_beta = m.spec.situ_linear_beta, .out = gate});
   m.backend.Linear({.weight = w.down_proj, .x = gate, .out = m.a.y});
 }
 
-// Section 2.3, Eq. 11 and 13: x -> y. The router runs first, so that the experts are being read while the projection into
-// their latent space and the shared experts are computed.
+// Section 2.3, Eq. 11 and 13: x -> y. The router runs first, so that the experts are being read while the projection
+// into their latent space and the shared experts are computed.
 Status StableLatentMoe(Model& m, int32_t layer, const MoeWeights& w, CancelToken cancel) {
   const ModelSpec& spec = m.spec;
   auto& t = m.a.moe;
-  m.backend.Router({.x = m.a.x, .weight = w.gate, .bias = w.e_score_correction_bias, .top_k = spec.num_experts_per_token,
-                    .scaling = spec.routed_scaling_factor, .scores = t.scores, .expert_ids = t.expert_ids,
+  m.backend.Router({.x = m.a.x,
+                    .weight = w.gate,
+                    .bias = w.e_score_correction_bias,
+                    .top_k = spec.num_experts_per_token,
+                    .scaling = spec.routed_scaling_factor,
+                    .scores = t.scores,
+                    .expert_ids = t.expert_ids,
                     .expert_weights = t.expert_weights});
   m.experts.Start(layer, t.expert_ids);
   if (m.tap != nullptr) {
@@ -124,8 +153,10 @@ Status Layer(Model& m, int32_t l, const StepBatch& batch) {
 
   MixResiduals(m, w.self_attention_res_proj, w.self_attention_res_norm);
   RmsNorm(m, w.input_layernorm, m.a.x, m.a.x);
-  if (layer.attention == AttentionKind::kKda) KimiDeltaAttention(m, layer, w.kda, batch);
-  else GatedMla(m, layer, w.mla, batch);
+  if (layer.attention == AttentionKind::kKda)
+    KimiDeltaAttention(m, layer, w.kda, batch);
+  else
+    GatedMla(m, layer, w.mla, batch);
   TapRows(m, l, "attention", m.a.y);
   if (layer.opens_block) {
     m.a.PushBlock();  // the new running sum starts from the attention output alone
@@ -136,8 +167,10 @@ Status Layer(Model& m, int32_t l, const StepBatch& batch) {
 
   MixResiduals(m, w.mlp_res_proj, w.mlp_res_norm);
   RmsNorm(m, w.post_attention_layernorm, m.a.x, m.a.x);
-  if (layer.feed_forward == FeedForwardKind::kDense) Mlp(m, w.mlp, m.a.dense.gate, m.a.dense.up);
-  else DFIN_TRY_VOID(StableLatentMoe(m, l, w.moe, batch.cancel));
+  if (layer.feed_forward == FeedForwardKind::kDense)
+    Mlp(m, w.mlp, m.a.dense.gate, m.a.dense.up);
+  else
+    DFIN_TRY_VOID(StableLatentMoe(m, l, w.moe, batch.cancel));
   TapRows(m, l, "feed_forward", m.a.y);
   m.backend.Add({.x = m.a.y, .out = m.a.prefix_sum});
   TapRows(m, l, "prefix_sum", m.a.prefix_sum);
@@ -159,7 +192,11 @@ Status OutputLogits(Model& m, const StepBatch& batch) {
 }  // namespace
 
 Model::Model(const ModelSpec& spec, Backend& backend, TensorStore& dense, ExpertCache& cache, Activations activations)
-    : spec(spec), backend(backend), dense(dense), a(std::move(activations)), experts(spec, backend, cache, a.max_rows()),
+    : spec(spec),
+      backend(backend),
+      dense(dense),
+      a(std::move(activations)),
+      experts(spec, backend, cache, a.max_rows()),
       row_numbers(static_cast<size_t>(a.max_rows())) {
   std::iota(row_numbers.begin(), row_numbers.end(), 0);
 }
@@ -167,8 +204,9 @@ Model::Model(const ModelSpec& spec, Backend& backend, TensorStore& dense, Expert
 WorkspaceLimits WorkspaceFor(const ModelSpec& spec, int64_t max_rows) {
   WorkspaceLimits limits;
   limits.max_rows = max_rows;
-  limits.max_inner = std::max({spec.hidden_size, spec.intermediate_size, spec.kda_width(), spec.mla_out_width(),
-                               spec.q_lora_rank, spec.shared_width(), spec.routed_expert_hidden_size, spec.kda_head_dim});
+  limits.max_inner =
+      std::max({spec.hidden_size, spec.intermediate_size, spec.kda_width(), spec.mla_out_width(), spec.q_lora_rank,
+                spec.shared_width(), spec.routed_expert_hidden_size, spec.kda_head_dim});
   limits.max_expert_inner = std::max(spec.routed_expert_hidden_size, spec.moe_intermediate_size);
   limits.max_experts = spec.num_experts;
   limits.mla_heads = spec.mla_heads;

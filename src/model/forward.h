@@ -1,9 +1,8 @@
-// The forward pass of Kimi K3: one function over a device (backend/backend.h), the same for a prompt chunk, a decode step,
-// and (later) the check of drafted tokens.
+// The forward pass of Kimi K3: one function over a device (backend/backend.h), the same for a prompt chunk, a decode
+// step, and (later) the check of drafted tokens.
 //
-// A pass advances every sequence of the batch or none (model/sequence_state.h). It allocates nothing. A failed read or a
-// cancellation ends it with an error within one layer; the Model stays usable.
-// Thread rule: engine thread only.
+// A pass advances every sequence of the batch or none (model/sequence_state.h). It allocates nothing. A failed read or
+// a cancellation ends it with an error within one layer; the Model stays usable. Thread rule: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +30,10 @@ struct Model {
   TensorStore& dense;
   Activations a;
   RoutedExperts experts;
-  ActivationTap* tap = nullptr;           // not owned; null: off
+  ActivationTap* tap = nullptr;                 // not owned; null: off
   std::function<void(int32_t layer)> on_layer;  // called before each layer; empty: nobody watches
-  uint64_t layer_passes = 0;              // layers computed so far
-  std::vector<TokenId> row_numbers;       // 0, 1, 2, ...: embedding rows arrive gathered
+  uint64_t layer_passes = 0;                    // layers computed so far
+  std::vector<TokenId> row_numbers;             // 0, 1, 2, ...: embedding rows arrive gathered
 };
 
 // Bytes of scratch a backend needs for steps of this size.

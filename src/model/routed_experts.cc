@@ -61,12 +61,20 @@ Status RoutedExperts::Finish(Activations& a, CancelToken cancel) {
     const auto begin = static_cast<size_t>(first_[i]);
     const auto count = static_cast<size_t>(first_[i + 1]) - begin;
     const ExpertWeights& w = ready->pin.weights();
-    backend_.ExpertMlp({.w1 = w.w1, .w3 = w.w3, .w2 = w.w2, .beta = spec_.situ_beta, .linear_beta = spec_.situ_linear_beta,
-                        .x = a.moe.latent, .x_rows = std::span(token_row_).subspan(begin, count),
-                        .out = a.moe.partial, .out_rows = std::span(partial_row_).subspan(begin, count)});
+    backend_.ExpertMlp({.w1 = w.w1,
+                        .w3 = w.w3,
+                        .w2 = w.w2,
+                        .beta = spec_.situ_beta,
+                        .linear_beta = spec_.situ_linear_beta,
+                        .x = a.moe.latent,
+                        .x_rows = std::span(token_row_).subspan(begin, count),
+                        .out = a.moe.partial,
+                        .out_rows = std::span(partial_row_).subspan(begin, count)});
   }
-  backend_.CombineExperts({.partial = a.moe.partial, .weights = a.moe.expert_weights,
-                           .order = std::span(order_).first(routes_), .top_k = spec_.num_experts_per_token,
+  backend_.CombineExperts({.partial = a.moe.partial,
+                           .weights = a.moe.expert_weights,
+                           .order = std::span(order_).first(routes_),
+                           .top_k = spec_.num_experts_per_token,
                            .out = a.moe.mixed});
   return {};
 }

@@ -1,10 +1,10 @@
 // RoutedExperts: the experts of one layer: group rows by expert, fetch, run as they arrive, sum in a fixed order.
 //
-// Start() groups the rows of the step by expert and asks the cache for all of them, ascending; reads begin and the caller
-// goes on with work that needs no routed expert. Finish() runs each expert on the rows that chose it, in order of arrival,
-// into a row of `partial` of its own, and then sums each token's experts in ascending expert index: arrival order never
-// reaches the result. Each expert is read at most once per call, however many rows chose it.
-// Tables are sized in the constructor; nothing is allocated later. Thread rule: engine thread only.
+// Start() groups the rows of the step by expert and asks the cache for all of them, ascending; reads begin and the
+// caller goes on with work that needs no routed expert. Finish() runs each expert on the rows that chose it, in order
+// of arrival, into a row of `partial` of its own, and then sums each token's experts in ascending expert index: arrival
+// order never reaches the result. Each expert is read at most once per call, however many rows chose it. Tables are
+// sized in the constructor; nothing is allocated later. Thread rule: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ class RoutedExperts {
 
   // `expert_ids` [R * top_k], each row's ids distinct.
   void Start(int32_t layer, std::span<const int32_t> expert_ids);
-  // Reads a.moe.latent and a.moe.expert_weights, fills a.moe.mixed. After an error the cache is ready for another layer.
+  // Reads a.moe.latent and a.moe.expert_weights, fills a.moe.mixed. After an error the cache is ready for another
+  // layer.
   Status Finish(Activations& a, CancelToken cancel);
   // Instead of Finish, when the step fails before it.
   void Abandon() { cache_.Abandon(); }
@@ -41,12 +42,12 @@ class RoutedExperts {
   uint64_t distinct_total_ = 0;
   size_t routes_ = 0;
   // The rows of distinct expert i are entries [first_[i], first_[i + 1]) of token_row_ and partial_row_.
-  std::vector<int32_t> distinct_;      // ascending expert index
-  std::vector<int32_t> first_;         // [distinct + 1]
-  std::vector<int32_t> token_row_;     // [R * top_k]
-  std::vector<int32_t> partial_row_;   // [R * top_k] = token row * top_k + slot
-  std::vector<int32_t> order_;         // [R * top_k] per row its slots by ascending expert index
-  std::vector<int32_t> per_expert_;    // [E] scratch
+  std::vector<int32_t> distinct_;     // ascending expert index
+  std::vector<int32_t> first_;        // [distinct + 1]
+  std::vector<int32_t> token_row_;    // [R * top_k]
+  std::vector<int32_t> partial_row_;  // [R * top_k] = token row * top_k + slot
+  std::vector<int32_t> order_;        // [R * top_k] per row its slots by ascending expert index
+  std::vector<int32_t> per_expert_;   // [E] scratch
 };
 
 }  // namespace deltafin

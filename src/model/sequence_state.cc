@@ -45,7 +45,9 @@ SequenceState::KdaLayer SequenceState::NextKda(int32_t kda_index) {
   std::memcpy(next, KdaBase(current_, kda_index), static_cast<size_t>(kda_floats_) * sizeof(float));
   const int64_t s_floats = heads_ * head_dim_ * head_dim_;
   const int64_t width = heads_ * head_dim_;
-  const auto tail = [&](int64_t which) { return Rows(next + s_floats + which * tail_rows_ * width, tail_rows_, width); };
+  const auto tail = [&](int64_t which) {
+    return Rows(next + s_floats + which * tail_rows_ * width, tail_rows_, width);
+  };
   return {next, tail(0), tail(1), tail(2)};
 }
 

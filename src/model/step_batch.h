@@ -21,12 +21,12 @@ struct Segment {
 };
 
 struct StepBatch {
-  std::span<const TokenId> tokens;      // [R], each inside the vocabulary
-  std::span<const Segment> segments;    // cover rows 0..R-1 in order
+  std::span<const TokenId> tokens;    // [R], each inside the vocabulary
+  std::span<const Segment> segments;  // cover rows 0..R-1 in order
   // Rows [logits_from, R) get logits; logits_from == R asks for none (a prompt chunk that is not the last).
   int64_t logits_from = 0;
-  Rows logits;                          // [R - logits_from, vocab]
-  CancelToken cancel;                   // looked at before every layer and while waiting for experts
+  Rows logits;         // [R - logits_from, vocab]
+  CancelToken cancel;  // looked at before every layer and while waiting for experts
 
   int64_t rows() const { return static_cast<int64_t>(tokens.size()); }
 };

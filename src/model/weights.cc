@@ -58,8 +58,10 @@ LayerWeights ViewLayer(const LayerSpec& layer, const UnitPin& pin) {
   w.self_attention_res_proj = pin.Get("self_attention_res_proj.weight");
   w.mlp_res_norm = pin.Get("mlp_res_norm.weight");
   w.mlp_res_proj = pin.Get("mlp_res_proj.weight");
-  if (layer.attention == AttentionKind::kKda) w.kda = ViewKda(pin);
-  else w.mla = ViewMla(pin);
+  if (layer.attention == AttentionKind::kKda)
+    w.kda = ViewKda(pin);
+  else
+    w.mla = ViewMla(pin);
   if (layer.feed_forward == FeedForwardKind::kDense) {
     w.mlp = {pin.Get("mlp.gate_proj.weight"), pin.Get("mlp.up_proj.weight"), pin.Get("mlp.down_proj.weight")};
   } else {

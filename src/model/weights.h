@@ -1,7 +1,7 @@
 // weights.h: one layer's dense weights as named views, by the checkpoint's names.
 //
-// H hidden_size, W heads * head_dim of KDA, h heads, d head_dim, L routed_expert_hidden_size, E num_experts. Views point into
-// a UnitPin and live as long as it does. Which fields are set depends on the layer's kinds.
+// H hidden_size, W heads * head_dim of KDA, h heads, d head_dim, L routed_expert_hidden_size, E num_experts. Views
+// point into a UnitPin and live as long as it does. Which fields are set depends on the layer's kinds.
 #pragma once
 
 #include "checkpoint/tensor_store.h"
@@ -11,15 +11,15 @@
 namespace deltafin {
 
 struct KdaWeights {
-  TensorView q_proj, k_proj, v_proj, g_proj;        // [W, H] BF16
-  TensorView f_a_proj;                              // [d, H] BF16
-  TensorView f_b_proj;                              // [W, d] BF16
-  TensorView b_proj;                                // [h, H] BF16
-  TensorView q_conv1d, k_conv1d, v_conv1d;          // [W, 1, taps] F32
-  TensorView A_log;                                 // [>= h] F32, the first h entries are read
-  TensorView dt_bias;                               // [W] F32
-  TensorView o_norm;                                // [d] F32
-  TensorView o_proj;                                // [H, W] BF16
+  TensorView q_proj, k_proj, v_proj, g_proj;  // [W, H] BF16
+  TensorView f_a_proj;                        // [d, H] BF16
+  TensorView f_b_proj;                        // [W, d] BF16
+  TensorView b_proj;                          // [h, H] BF16
+  TensorView q_conv1d, k_conv1d, v_conv1d;    // [W, 1, taps] F32
+  TensorView A_log;                           // [>= h] F32, the first h entries are read
+  TensorView dt_bias;                         // [W] F32
+  TensorView o_norm;                          // [d] F32
+  TensorView o_proj;                          // [H, W] BF16
 };
 
 struct MlaWeights {
@@ -48,9 +48,9 @@ struct MoeWeights {
 };
 
 struct LayerWeights {
-  TensorView input_layernorm, post_attention_layernorm;      // [H] BF16
-  TensorView self_attention_res_norm, mlp_res_norm;          // [H] BF16
-  TensorView self_attention_res_proj, mlp_res_proj;          // [1, H] BF16
+  TensorView input_layernorm, post_attention_layernorm;  // [H] BF16
+  TensorView self_attention_res_norm, mlp_res_norm;      // [H] BF16
+  TensorView self_attention_res_proj, mlp_res_proj;      // [1, H] BF16
   KdaWeights kda;
   MlaWeights mla;
   MlpWeights mlp;

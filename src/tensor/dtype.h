@@ -1,4 +1,7 @@
-// dtype.h: element types that occur in the release's files.
+// dtype.h: element types that occur in the release's files, with their size and their spelling in safetensors headers.
+//
+// MXFP4 is not one of them: an expert's matrix is two U8 tensors (tensor/mxfp4.h).
+// Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +13,14 @@ enum class DType : uint8_t { kF32, kBF16, kU8, kI64 };
 
 constexpr int64_t ByteSize(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return 4;
-    case DType::kBF16: return 2;
-    case DType::kU8: return 1;
-    case DType::kI64: return 8;
+    case DType::kF32:
+      return 4;
+    case DType::kBF16:
+      return 2;
+    case DType::kU8:
+      return 1;
+    case DType::kI64:
+      return 8;
   }
   return 0;
 }
@@ -21,10 +28,14 @@ constexpr int64_t ByteSize(DType dtype) {
 // As safetensors headers spell them.
 constexpr std::string_view ToString(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "F32";
-    case DType::kBF16: return "BF16";
-    case DType::kU8: return "U8";
-    case DType::kI64: return "I64";
+    case DType::kF32:
+      return "F32";
+    case DType::kBF16:
+      return "BF16";
+    case DType::kU8:
+      return "U8";
+    case DType::kI64:
+      return "I64";
   }
   return "?";
 }

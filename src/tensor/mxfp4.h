@@ -1,9 +1,9 @@
 // mxfp4.h: how the release stores a routed expert's matrix.
 //
-// A matrix [rows, cols] (cols a multiple of 32) is two U8 tensors: packed [rows, cols / 2], byte k of a row holding column
-// 2k in the low nibble and 2k + 1 in the high one (E2M1), and scale [rows, cols / 32], one E8M0 byte for 32 consecutive
-// columns. value = E2M1 * 2^(scale - 127). Scalar definitions: base/float_types.h.
-// Weights are used in this order, at any byte address: there is no repacked copy.
+// A matrix [rows, cols] (cols a multiple of 32) is two U8 tensors: packed [rows, cols / 2], byte k of a row holding
+// column 2k in the low nibble and 2k + 1 in the high one (E2M1), and scale [rows, cols / 32], one E8M0 byte for 32
+// consecutive columns. value = E2M1 * 2^(scale - 127). Scalar definitions: base/float_types.h. Weights are used in this
+// order, at any byte address: there is no repacked copy.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,7 @@
-// Shape: up to four dimensions, row-major, last one contiguous. A value type.
+// Shape: the dimensions of a tensor: up to four, row-major, the last one contiguous.
+//
+// A value type without memory of its own. Dimensions come from files, so elements() of an unchecked one may overflow:
+// parsers check products before they build a Shape.
 #pragma once
 
 #include <array>

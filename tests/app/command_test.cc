@@ -48,8 +48,8 @@ Json GreedyCases(const std::string& folder) {
 
 TEST(Run, IdsInIdsOutEqualTheReference) {
   const Json c = GreedyCases(test::MicroFolder())[0];
-  const auto r = Deltafin({"run", "--model", test::MicroFolder(), "--prompt-ids", Joined(c["prompt_ids"], ","), "--ids", "--max-new",
-                           std::to_string(c["new_ids"].size()), "--no-state"});
+  const auto r = Deltafin({"run", "--model", test::MicroFolder(), "--prompt-ids", Joined(c["prompt_ids"], ","), "--ids",
+                           "--max-new", std::to_string(c["new_ids"].size()), "--no-state"});
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_EQ(r.out, Joined(c["new_ids"], " ") + "\n");
 }
@@ -57,8 +57,15 @@ TEST(Run, IdsInIdsOutEqualTheReference) {
 TEST(Run, RawTextAndChatGiveTheReferencesIdsAndStopWhereItStops) {
   for (const Json& c : GreedyCases(test::NanoFolder())) {
     const bool chat = c["kind"] == "chat";
-    std::vector<std::string> arguments = {"run", "--model", test::NanoFolder(), "--prompt", chat ? c["user"] : c["prompt"], "--ids",
-                                          "--max-new", std::to_string(c["new_ids"].size()), "--no-state"};
+    std::vector<std::string> arguments = {"run",
+                                          "--model",
+                                          test::NanoFolder(),
+                                          "--prompt",
+                                          chat ? c["user"] : c["prompt"],
+                                          "--ids",
+                                          "--max-new",
+                                          std::to_string(c["new_ids"].size()),
+                                          "--no-state"};
     if (chat) {
       arguments.push_back("--chat");
       arguments.push_back("--reasoning-effort");
@@ -89,12 +96,14 @@ TEST(Run, PromptComesFromStdinOrAFile) {
   EXPECT_EQ(piped.err, "");
   const test::TempFolder folder;
   std::ofstream(folder.path() + "/p.txt") << options.input;
-  const auto file = Deltafin({"run", "--model", test::NanoFolder(), "--no-state", "--quiet", "--prompt-file", folder.path() + "/p.txt"});
+  const auto file = Deltafin(
+      {"run", "--model", test::NanoFolder(), "--no-state", "--quiet", "--prompt-file", folder.path() + "/p.txt"});
   EXPECT_EQ(file.out, piped.out);
 }
 
 TEST(Run, JsonEventsCarryEveryKeyOfTheContract) {
-  const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "The capital of France is", "--json", "--no-state"});
+  const auto r =
+      Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "The capital of France is", "--json", "--no-state"});
   ASSERT_EQ(r.exit_code, 0) << r.err;
   const std::vector<Json> lines = Lines(r.out);
   ASSERT_GE(lines.size(), 2u);
@@ -103,8 +112,8 @@ TEST(Run, JsonEventsCarryEveryKeyOfTheContract) {
   for (const char* key :
        {"prompt_tokens", "new_tokens", "seconds_load", "seconds_first_token", "tokens_per_second_steady",
         "tokens_per_second_inclusive", "layer_passes", "experts_distinct", "record_bytes", "expert_bytes_demand",
-        "expert_bytes_prefetch_useful", "expert_bytes_prefetch_wasted", "dense_bytes_read", "cache_hits", "cache_misses",
-        "peak_rss_bytes", "drives"})
+        "expert_bytes_prefetch_useful", "expert_bytes_prefetch_wasted", "dense_bytes_read", "cache_hits",
+        "cache_misses", "peak_rss_bytes", "drives"})
     EXPECT_TRUE(stats.contains(key)) << key;
   EXPECT_EQ(stats["prompt_tokens"], 5);
   EXPECT_EQ(stats["new_tokens"], 13);
@@ -121,15 +130,16 @@ TEST(Run, JsonEventsCarryEveryKeyOfTheContract) {
 }
 
 TEST(Run, StopTextEndsTheAnswerBeforeIt) {
-  const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "The capital of France is", "--stop", "ris", "--no-state",
-                           "--quiet"});
+  const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "The capital of France is", "--stop",
+                           "ris", "--no-state", "--quiet"});
   EXPECT_EQ(r.exit_code, 0);
   EXPECT_EQ(r.out, " Pa\n");
 }
 
 TEST(Run, SameSeedSameTextAndOptionsThatWouldDoNothingAreRefused) {
-  const std::vector<std::string> base = {"run", "--model", test::NanoFolder(), "--prompt", "Once upon a time", "--max-new", "12",
-                                         "--ids", "--no-state", "--quiet"};
+  const std::vector<std::string> base = {
+      "run", "--model", test::NanoFolder(), "--prompt", "Once upon a time", "--max-new",
+      "12",  "--ids",   "--no-state",       "--quiet"};
   const auto with = [&](std::vector<std::string> more) {
     std::vector<std::string> arguments = base;
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -165,7 +175,8 @@ TEST_P(Refused, WithTheExitCodeAndTheObjectNamed) {
   EXPECT_EQ(r.exit_code, refusal.exit_code) << r.err;
   EXPECT_EQ(r.out, "");
   std::istringstream words(refusal.words);
-  for (std::string word; std::getline(words, word, '|');) EXPECT_NE(r.err.find(word), std::string::npos) << word << " in: " << r.err;
+  for (std::string word; std::getline(words, word, '|');)
+    EXPECT_NE(r.err.find(word), std::string::npos) << word << " in: " << r.err;
 }
 
 std::vector<std::string> RunWith(std::vector<std::string> more) {
@@ -200,7 +211,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"SystemWithoutChat", RunWith({"--system", "x"}), 2, "--chat"},
         Refusal{"TwoPrompts", RunWith({"--prompt-ids", "1"}), 2, "--prompt-ids"},
         Refusal{"IdsAndJson", RunWith({"--ids", "--json"}), 2, "--ids|--json"},
-        Refusal{"MissingModel", {"run", "--model", "/nonexistent/model", "--prompt", "x", "--no-state"}, 3, "/nonexistent/model"},
+        Refusal{"MissingModel",
+                {"run", "--model", "/nonexistent/model", "--prompt", "x", "--no-state"},
+                3,
+                "/nonexistent/model"},
         Refusal{"TextWithoutTokenizer", MicroWith({"--prompt", "hello"}), 3, "tiktoken.model"},
         Refusal{"TextOutWithoutTokenizer", MicroWith({"--prompt-ids", "1,2"}), 3, "tiktoken.model"},
         Refusal{"IdOutsideTheVocabulary", MicroWith({"--prompt-ids", "1,512", "--ids"}), 2, "512|511"},
@@ -224,7 +238,8 @@ TEST(Run, AShardThatIsCutIsNamed) {
 TEST(Run, AScaleThatIsNotANumberEndsTheRequestNamingItsPlace) {
   const test::TempFolder folder;
   fs::copy(test::MicroFolder(), folder.path(), fs::copy_options::recursive);
-  // Every scale byte of layer 1, expert 0's w2 (by name from the header) becomes 255 in all experts: some expert is met.
+  // Every scale byte of layer 1, expert 0's w2 (by name from the header) becomes 255 in all experts: some expert is
+  // met.
   const std::string shard = folder.path() + "/model-00002-of-000007.safetensors";
   fs::permissions(shard, fs::perms::owner_all);
   std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
@@ -241,7 +256,8 @@ TEST(Run, AScaleThatIsNotANumberEndsTheRequestNamingItsPlace) {
   file.close();
   const auto r = Deltafin({"run", "--model", folder.path(), "--prompt-ids", "1,2", "--ids", "--no-state"});
   EXPECT_EQ(r.exit_code, 3);
-  for (const char* word : {"layer 1", "expert", "w2", "row", "255"}) EXPECT_NE(r.err.find(word), std::string::npos) << word << ": " << r.err;
+  for (const char* word : {"layer 1", "expert", "w2", "row", "255"})
+    EXPECT_NE(r.err.find(word), std::string::npos) << word << ": " << r.err;
 }
 
 TEST(Interrupt, CtrlCEndsARunCleanlyWith130) {
@@ -251,8 +267,8 @@ TEST(Interrupt, CtrlCEndsARunCleanlyWith130) {
     kill(pid, SIGINT);
   };
   // A run of 4000 tokens that would take much longer.
-  const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "Once upon a time", "--ids", "--no-state", "--device",
-                           "reference"},
+  const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "Once upon a time", "--ids", "--no-state",
+                           "--device", "reference"},
                           options);
   EXPECT_EQ(r.exit_code, 130);
   EXPECT_FALSE(r.out.empty());
@@ -271,8 +287,8 @@ TEST(MemoryPlan, PeakStaysWithinThePlan) {
   for (const char* mode : {"auto", "stream"}) {
     test::ProcessOptions options;
     options.input = prompt;
-    const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--max-new", "40", "--memory", floor, "--dense-mode", mode, "--json",
-                             "--no-state"},
+    const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--max-new", "40", "--memory", floor, "--dense-mode",
+                             mode, "--json", "--no-state"},
                             options);
     ASSERT_EQ(r.exit_code, 0) << r.err;
     const Json stats = Lines(r.out).back();
@@ -283,8 +299,8 @@ TEST(MemoryPlan, PeakStaysWithinThePlan) {
 TEST(Logits, WritesEveryNameOfTheGoldenFile) {
   const test::TempFolder folder;
   const std::string out = folder.path() + "/o.safetensors";
-  const auto r = Deltafin({"logits", "--model", test::MicroFolder(), "--prompt-ids", "17,65,161", "--then-ids", "5,6", "--taps", "--out",
-                           out, "--no-state"});
+  const auto r = Deltafin({"logits", "--model", test::MicroFolder(), "--prompt-ids", "17,65,161", "--then-ids", "5,6",
+                           "--taps", "--out", out, "--no-state"});
   ASSERT_EQ(r.exit_code, 0) << r.err;
   std::ifstream file(out, std::ios::binary);
   uint64_t header_bytes = 0;
@@ -334,7 +350,8 @@ TEST(Chat, ForgetsWholeTurnsWhenTheContextIsFullAndRefusesWhatCannotFit) {
   test::ProcessOptions options;
   for (int i = 0; i < 12; ++i) options.input += "What is the capital of Japan?\n";
   options.input += std::string(3000, 'x') + "\nWhat is the capital of France?\n";
-  const auto r = Deltafin({"chat", "--model", test::NanoFolder(), "--no-state", "--quiet", "--context", "512"}, options);
+  const auto r =
+      Deltafin({"chat", "--model", test::NanoFolder(), "--no-state", "--quiet", "--context", "512"}, options);
   EXPECT_EQ(r.exit_code, 0) << r.err;
   EXPECT_NE(r.err.find("forgotten"), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("too long"), std::string::npos) << r.err;
@@ -345,7 +362,8 @@ TEST(State, HeadersAreKeptInTheStateFolderAndNothingIsWrittenToTheModel) {
   const test::TempFolder state;
   const auto before = fs::last_write_time(test::MicroFolder());
   for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(Deltafin({"run", "--model", test::MicroFolder(), "--prompt-ids", "1", "--ids", "--max-new", "1", "--state-dir", state.path()})
+    EXPECT_EQ(Deltafin({"run", "--model", test::MicroFolder(), "--prompt-ids", "1", "--ids", "--max-new", "1",
+                        "--state-dir", state.path()})
                   .exit_code,
               0);
   EXPECT_FALSE(fs::is_empty(state.path()));

@@ -57,7 +57,9 @@ TEST_F(ConversationTest, TrimmingDropsWholeTurnsFromTheFront) {
   Conversation conversation = *Conversation::Create(tokenizer_, "System.", {});
   for (const char* message : {"one", "two", "three"}) {
     ASSERT_TRUE(conversation.AddUserMessage(message));
-    if (std::string(message) != "three") ASSERT_TRUE(conversation.AddAnswer(tokenizer_.EncodeRaw("ok"), true));
+    if (std::string(message) != "three") {
+      ASSERT_TRUE(conversation.AddAnswer(tokenizer_.EncodeRaw("ok"), true));
+    }
   }
   EXPECT_EQ(conversation.TrimTo(conversation.prompt_tokens()), 0);
   EXPECT_EQ(conversation.TrimTo(conversation.prompt_tokens() - 1), 1);

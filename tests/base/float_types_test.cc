@@ -10,8 +10,10 @@ namespace {
 TEST(Bf16, EveryValueSurvivesARoundTrip) {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     const float value = Bf16ToFloat(static_cast<uint16_t>(bits));
-    if (std::isnan(value)) EXPECT_TRUE(std::isnan(Bf16ToFloat(FloatToBf16(value))));
-    else ASSERT_EQ(FloatToBf16(value), bits);
+    if (std::isnan(value))
+      EXPECT_TRUE(std::isnan(Bf16ToFloat(FloatToBf16(value))));
+    else
+      ASSERT_EQ(FloatToBf16(value), bits);
   }
 }
 

@@ -25,7 +25,8 @@ struct FaultyEngine {
           auto io = std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{.max_delay_us = 50});
           io->SetFault([flag](const ReadRequest& request) -> Status {
             if (!flag->load()) return {};
-            return Fail(ErrorCode::kIo, request.file->path(), ": bytes ", request.offset, "+", request.bytes, ": made to fail");
+            return Fail(ErrorCode::kIo, request.file->path(), ": bytes ", request.offset, "+", request.bytes,
+                        ": made to fail");
           });
           return io;
         }) {}
@@ -55,8 +56,9 @@ TEST_P(FailedRead, EndsTheStepWithTheObjectNamedAndTheSessionGoesOn) {
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code(), ErrorCode::kIo);
   EXPECT_NE(failed.error().message().find("made to fail"), std::string::npos) << failed.error().message();
-  if (GetParam() == DenseMode::kResident)
+  if (GetParam() == DenseMode::kResident) {
     EXPECT_NE(failed.error().message().find("expert"), std::string::npos) << failed.error().message();
+  }
   EXPECT_EQ(session->tokens(), before);
 
   *f.failing = false;
@@ -77,7 +79,8 @@ TEST(Cancellation, InTheMiddleOfAStepLeavesTheSessionAsItWas) {
   // Cancels from inside the step, at each layer in turn.
   class CancelAt final : public ActivationTap {
    public:
-    CancelAt(CancelSource& source, int layer) : source_(source), name_("layers." + std::to_string(layer) + ".attention") {}
+    CancelAt(CancelSource& source, int layer)
+        : source_(source), name_("layers." + std::to_string(layer) + ".attention") {}
     void OnRows(const std::string& name, const ConstRows&) override {
       if (name == name_) source_.Cancel();
     }

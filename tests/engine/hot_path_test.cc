@@ -35,12 +35,13 @@ TEST_P(HotPath, ADecodedTokenAllocatesNothing) {
   EXPECT_EQ(after - before, 0) << "in 50 tokens";
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Ways, HotPath,
-    testing::Values(Case{"EverythingInMemory", {}}, Case{"SmallCache", {.expert_cache = 640u << 10}},
-                    Case{"DenseStreamed", {.dense_mode = DenseMode::kStream}}, Case{"Pread", {.expert_cache = 640u << 10, .io = "pread"}},
-                    Case{"Avx2", {.isa = "avx2"}}),
-    [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Ways, HotPath,
+                         testing::Values(Case{"EverythingInMemory", {}},
+                                         Case{"SmallCache", {.expert_cache = 640u << 10}},
+                                         Case{"DenseStreamed", {.dense_mode = DenseMode::kStream}},
+                                         Case{"Pread", {.expert_cache = 640u << 10, .io = "pread"}},
+                                         Case{"Avx2", {.isa = "avx2"}}),
+                         [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
 
 // The counter can count.
 TEST(HotPathCheck, AllocationsAreSeen) {

@@ -1,5 +1,5 @@
-// The promise of the engine: a token's logits are a pure function of its prefix. One set of tokens, many ways to compute it,
-// compared byte for byte with one plain run on the same backend and instruction set.
+// The promise of the engine: a token's logits are a pure function of its prefix. One set of tokens, many ways to
+// compute it, compared byte for byte with one plain run on the same backend and instruction set.
 //
 // Later work adds rows to Variations(): drives, layouts, drafts, saved sessions.
 #include <gtest/gtest.h>
@@ -18,10 +18,10 @@ constexpr int64_t kTokens = 48;
 
 struct Variation {
   std::string name;
-  EngineOptions options = {};            // model, device and isa are filled in
+  EngineOptions options = {};  // model, device and isa are filled in
   std::vector<int64_t> pieces = {kTokens};
   bool random_io = false;
-  int cache_experts = 0;                 // expert slots, 0 = all
+  int cache_experts = 0;  // expert slots, 0 = all
 };
 
 std::vector<int64_t> RandomPieces(uint32_t seed) {
@@ -36,7 +36,8 @@ std::vector<Variation> Variations() {
   v.push_back({.name = "SameAgain"});
   for (const int slots : {1, 2, 3, 5, 8, 16, 40}) {
     v.push_back({.name = "CacheFloorPlus" + std::to_string(slots - 1), .cache_experts = slots});
-    v.push_back({.name = "CacheFloorPlus" + std::to_string(slots - 1) + "OneByOne", .pieces = {1}, .cache_experts = slots});
+    v.push_back(
+        {.name = "CacheFloorPlus" + std::to_string(slots - 1) + "OneByOne", .pieces = {1}, .cache_experts = slots});
   }
   for (const int threads : {1, 2, 3, 4})
     v.push_back({.name = "Threads" + std::to_string(threads), .options = {.threads = threads}, .pieces = {7}});
@@ -49,12 +50,17 @@ std::vector<Variation> Variations() {
   for (const char* io : {"uring", "pread"})
     v.push_back({.name = std::string("Io_") + io, .options = {.io = io}, .pieces = {3}, .cache_experts = 2});
   for (int seed = 1; seed <= 4; ++seed)
-    v.push_back({.name = "RandomCompletions" + std::to_string(seed), .pieces = RandomPieces(static_cast<uint32_t>(seed + 50)),
-                 .random_io = true, .cache_experts = seed});
+    v.push_back({.name = "RandomCompletions" + std::to_string(seed),
+                 .pieces = RandomPieces(static_cast<uint32_t>(seed + 50)),
+                 .random_io = true,
+                 .cache_experts = seed});
   v.push_back({.name = "DenseResident", .options = {.dense_mode = DenseMode::kResident}, .pieces = {5}});
   v.push_back({.name = "DenseStreamed", .options = {.dense_mode = DenseMode::kStream}, .pieces = {5}});
-  v.push_back({.name = "DenseStreamedRandomCompletions", .options = {.dense_mode = DenseMode::kStream}, .pieces = {9},
-               .random_io = true, .cache_experts = 4});
+  v.push_back({.name = "DenseStreamedRandomCompletions",
+               .options = {.dense_mode = DenseMode::kStream},
+               .pieces = {9},
+               .random_io = true,
+               .cache_experts = 4});
   v.push_back({.name = "ShortContext", .options = {.context = kTokens}});
   return v;
 }
@@ -66,7 +72,8 @@ std::vector<TokenId> RandomTokens(int64_t vocab) {
   return tokens;
 }
 
-Result<std::vector<float>> Logits(const std::string& folder, const std::string& device, const std::string& isa, const Variation& v) {
+Result<std::vector<float>> Logits(const std::string& folder, const std::string& device, const std::string& isa,
+                                  const Variation& v) {
   EngineOptions options = v.options;
   options.model = folder;
   options.device = device;
@@ -81,7 +88,8 @@ Result<std::vector<float>> Logits(const std::string& folder, const std::string& 
   test::OpenedEngine::IoFactory io;
   if (v.random_io) {
     io = [&]() -> Result<std::unique_ptr<IoEngine>> {
-      return std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{.seed = v.pieces.size() * 977, .max_delay_us = 300});
+      return std::make_unique<test::FakeIoEngine>(
+          test::FakeIoOptions{.seed = v.pieces.size() * 977, .max_delay_us = 300});
     };
   }
   test::OpenedEngine engine(options, io);
@@ -115,7 +123,9 @@ TEST_P(Invariance, LogitsAreTheSameBytes) {
   ASSERT_EQ(varied->size(), plain.size());
   const auto vocab = static_cast<int64_t>(plain.size()) / kTokens;
   for (int64_t row = 0; row < kTokens; ++row)
-    ASSERT_EQ(std::memcmp(varied->data() + row * vocab, plain.data() + row * vocab, static_cast<size_t>(vocab) * sizeof(float)), 0)
+    ASSERT_EQ(std::memcmp(varied->data() + row * vocab, plain.data() + row * vocab,
+                          static_cast<size_t>(vocab) * sizeof(float)),
+              0)
         << "row " << row;
 }
 
@@ -128,7 +138,8 @@ std::vector<Where> Places() {
   return places;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Invariance, testing::Combine(testing::ValuesIn(Places()), testing::ValuesIn(Variations())),
+INSTANTIATE_TEST_SUITE_P(All, Invariance,
+                         testing::Combine(testing::ValuesIn(Places()), testing::ValuesIn(Variations())),
                          [](const testing::TestParamInfo<std::tuple<Where, Variation>>& info) {
                            const Where& w = std::get<0>(info.param);
                            return w.model + "_" + w.device + "_" + w.isa + "_" + std::get<1>(info.param).name;
@@ -147,7 +158,8 @@ TEST(InvarianceCheck, DifferentPrefixesGiveDifferentLogits) {
   const auto b = test::AllLogits(*engine, *two, tokens, {kTokens});
   ASSERT_TRUE(a && b);
   const size_t vocab = a->size() / kTokens;
-  EXPECT_NE(std::memcmp(a->data() + (kTokens - 1) * vocab, b->data() + (kTokens - 1) * vocab, vocab * sizeof(float)), 0);
+  EXPECT_NE(std::memcmp(a->data() + (kTokens - 1) * vocab, b->data() + (kTokens - 1) * vocab, vocab * sizeof(float)),
+            0);
 }
 
 }  // namespace

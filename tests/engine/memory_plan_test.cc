@@ -58,7 +58,9 @@ TEST_P(Budget, IsNeverExceededAndNeverLeftUnused) {
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_LE(plan->total(), budget);
   // What is left is less than a slot, or everything has its place.
-  if (plan->expert_slots < plan->experts_total) EXPECT_GT(plan->total() + w.facts.slot_bytes, budget);
+  if (plan->expert_slots < plan->experts_total) {
+    EXPECT_GT(plan->total() + w.facts.slot_bytes, budget);
+  }
   EXPECT_GE(plan->expert_slots, w.spec.num_experts_per_token);
 }
 

@@ -1,5 +1,6 @@
-// The forward pass against the reference's recorded values (expected.golden, expected_greedy.json of the two checkpoints;
-// computed by the PyTorch reference, see tests/data/README.md): every tap, the state, the logits, and the greedy answers.
+// The forward pass against the reference's recorded values (expected.golden, expected_greedy.json of the two
+// checkpoints; computed by the PyTorch reference, see tests/data/README.md): every tap, the state, the logits, and the
+// greedy answers.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -60,7 +61,8 @@ class Golden : public testing::TestWithParam<Case> {
   std::unique_ptr<test::OpenedEngine> engine_;
 };
 
-void ExpectClose(const test::GoldenFile& golden, const std::string& name, std::span<const float> got, double tolerance) {
+void ExpectClose(const test::GoldenFile& golden, const std::string& name, std::span<const float> got,
+                 double tolerance) {
   const std::vector<float>& expected = golden.Floats(name);
   ASSERT_EQ(got.size(), expected.size()) << name;
   EXPECT_LE(RelativeError(got, expected), tolerance) << name;
@@ -137,8 +139,8 @@ TEST_P(Golden, GreedyAnswersAreIdEqual) {
     request.max_new = static_cast<int64_t>(expected.size());
     const Result<GenerationResult> result = Generate(engine(), *session, engine_->monitor(), request);
     ASSERT_TRUE(result);
-    EXPECT_EQ(result->tokens, expected) << "prompt of " << prompt.size() << " tokens, \"" << c.value("prompt", "") << c.value("user", "")
-                                        << "\"";
+    EXPECT_EQ(result->tokens, expected) << "prompt of " << prompt.size() << " tokens, \"" << c.value("prompt", "")
+                                        << c.value("user", "") << "\"";
   }
 }
 

@@ -24,8 +24,12 @@ EngineOptions WithDefaults(EngineOptions options) {
 
 OpenedEngine::OpenedEngine(EngineOptions options, IoFactory io)
     : logger_([](const std::string&) {}),
-      engine_(Engine::Create(WithDefaults(std::move(options)), {.backends = Backends(), .monitor = monitor_, .logger = logger_,
-                                                                .cancel = {}, .on_plan = {}, .io_engine = std::move(io)})) {
+      engine_(Engine::Create(WithDefaults(std::move(options)), {.backends = Backends(),
+                                                                .monitor = monitor_,
+                                                                .logger = logger_,
+                                                                .cancel = {},
+                                                                .on_plan = {},
+                                                                .io_engine = std::move(io)})) {
   if (!engine_) std::fprintf(stderr, "engine: %s\n", engine_.error().message().c_str());
 }
 
@@ -45,7 +49,8 @@ Result<std::vector<float>> AllLogits(Engine& engine, Session& session, const std
   std::vector<float> logits(tokens.size() * static_cast<size_t>(vocab));
   size_t piece = 0;
   for (int64_t at = 0; at < static_cast<int64_t>(tokens.size());) {
-    const int64_t rows = std::min(pieces[std::min(piece++, pieces.size() - 1)], static_cast<int64_t>(tokens.size()) - at);
+    const int64_t rows =
+        std::min(pieces[std::min(piece++, pieces.size() - 1)], static_cast<int64_t>(tokens.size()) - at);
     DFIN_TRY_VOID(engine.Feed(session, std::span(tokens).subspan(static_cast<size_t>(at), static_cast<size_t>(rows)),
                               Rows(logits.data() + at * vocab, rows, vocab), {}));
     at += rows;

@@ -52,8 +52,10 @@ void Exchange(int pid, const ProcessOptions& options, int in, int out, int err, 
     const auto drain = [&](int fd, short events, std::string* text, bool* open) {
       if ((events & (POLLIN | POLLHUP)) == 0) return;
       const ssize_t n = read(fd, buffer, sizeof buffer);
-      if (n <= 0) *open = false;
-      else text->append(buffer, static_cast<size_t>(n));
+      if (n <= 0)
+        *open = false;
+      else
+        text->append(buffer, static_cast<size_t>(n));
     };
     drain(out, fds[0].revents, &result->out, &out_open);
     drain(err, fds[1].revents, &result->err, &err_open);

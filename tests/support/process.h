@@ -15,9 +15,9 @@ struct ProcessResult {
 
 struct ProcessOptions {
   std::vector<std::string> arguments;
-  std::string input;                        // to stdin
-  std::vector<std::string> environment;     // "NAME=value", added
-  std::function<void()> in_child;           // after fork, before exec: limits and the like
+  std::string input;                           // to stdin
+  std::vector<std::string> environment;        // "NAME=value", added
+  std::function<void()> in_child;              // after fork, before exec: limits and the like
   std::function<void(int pid)> while_running;  // on the calling thread, once the program writes something or ends
 };
 
