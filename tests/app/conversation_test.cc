@@ -20,7 +20,8 @@ class ConversationTest : public testing::Test {
 
 // Piece by piece gives what the encoder makes of the whole conversation.
 TEST_F(ConversationTest, TurnsAddUpToTheRenderedConversation) {
-  const ChatOptions options{.effort = ThinkingEffort::kLow};
+  ChatOptions options;
+  options.effort = ThinkingEffort::kLow;
   Conversation conversation = *Conversation::Create(tokenizer_, "Be brief.", options);
   ASSERT_TRUE(conversation.AddUserMessage("Hello"));
   EXPECT_EQ(conversation.Prompt(), Rendered({SystemMessage("Be brief."), UserMessage("Hello")}, options));
