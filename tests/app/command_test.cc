@@ -1,7 +1,6 @@
 // The program from outside, as scripts use it: streams, exit codes, ids, events, refusals.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -15,6 +14,7 @@
 #include "base/platform.h"
 #include "base/units.h"
 #include "support/engine_runs.h"
+#include "support/memory_limit.h"
 #include "support/process.h"
 #include "support/test_data.h"
 
@@ -275,26 +275,31 @@ TEST(Interrupt, CtrlCEndsARunCleanlyWith130) {
   EXPECT_EQ(r.out.back(), '\n');
 }
 
-// Peak resident memory stays within the plan, under a limit of the address space a little above it.
-TEST(MemoryPlan, PeakStaysWithinThePlan) {
+// Peak resident memory stays within the plan + 5 %, and the run ends well under a hard limit of just that much.
+class PlanUnderALimit : public testing::TestWithParam<std::string> {};
+
+TEST_P(PlanUnderALimit, IsKept) {
   if (kIsSanitized) GTEST_SKIP() << "sanitizers multiply memory";
-  const auto small = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "x", "--memory", "1MB", "--no-state"});
-  const size_t at = small.err.find("at least ");
-  ASSERT_NE(at, std::string::npos) << small.err;
-  const std::string floor = small.err.substr(at + 9, small.err.find(' ', at + 9) - at - 9);
-  std::string prompt;
-  for (int i = 0; i < 400; ++i) prompt += "word ";
-  for (const char* mode : {"auto", "stream"}) {
-    test::ProcessOptions options;
-    options.input = prompt;
-    const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--max-new", "40", "--memory", floor, "--dense-mode",
-                             mode, "--json", "--no-state"},
-                            options);
-    ASSERT_EQ(r.exit_code, 0) << r.err;
-    const Json stats = Lines(r.out).back();
-    EXPECT_LE(stats["peak_rss_bytes"].get<double>(), 1.05 * static_cast<double>(*ParseSize(floor))) << r.err;
-  }
+  const auto refused = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "x", "--memory", "1MB", "--no-state",
+                                 "--dense-mode", GetParam()});
+  EXPECT_EQ(refused.exit_code, 4);
+  const size_t at = refused.err.find("at least ");
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  const std::string floor = refused.err.substr(at + 9, refused.err.find(' ', at + 9) - at - 9);
+  const auto limit_bytes = static_cast<uint64_t>(1.05 * static_cast<double>(*ParseSize(floor)));
+
+  const test::MemoryLimit limit(limit_bytes);
+  test::ProcessOptions options;
+  options.in_child = limit.Enter();
+  for (int i = 0; i < 400; ++i) options.input += "word ";
+  const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--max-new", "40", "--memory", floor, "--dense-mode",
+                           GetParam(), "--json", "--no-state"},
+                          options);
+  ASSERT_EQ(r.exit_code, 0) << limit.kind() << ": " << r.err;
+  EXPECT_LE(Lines(r.out).back()["peak_rss_bytes"].get<uint64_t>(), limit_bytes) << r.err;
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, PlanUnderALimit, testing::Values("auto", "resident", "stream"));
 
 TEST(Logits, WritesEveryNameOfTheGoldenFile) {
   const test::TempFolder folder;
