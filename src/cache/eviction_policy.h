@@ -23,7 +23,9 @@ class EvictionPolicy {
   virtual int32_t Victim(const std::function<bool(int32_t slot)>& evictable) const = 0;
 };
 
-// Least recently used.
-std::unique_ptr<EvictionPolicy> CreateLruPolicy(int64_t slots);
+// Least recently used within the layer that holds the most slots; among equally large layers the one that was used
+// last, which comes up latest. Layers take turns in a fixed order, so least recently used over all layers would always
+// throw away what is needed next, and hit nothing while the slots are fewer than the experts of one token.
+std::unique_ptr<EvictionPolicy> CreateLayerLruPolicy(int64_t slots, int32_t layers);
 
 }  // namespace deltafin

@@ -19,8 +19,6 @@ namespace {
 
 constexpr auto kCancelPoll = std::chrono::milliseconds(20);  // a CancelToken cannot wake anybody
 constexpr int64_t kMaxBatch = 1 << 20;
-// Cancel tags of the cache have this bit, so that they never equal those of others who read through the same scheduler.
-constexpr IoTag kDemandTag = IoTag{1} << 63;
 
 struct Slot {
   enum class Phase : uint8_t { kFree, kReading, kReady };
@@ -84,7 +82,7 @@ struct ExpertCache::State {
   // The open batch.
   bool open = false;
   int32_t layer = 0;
-  IoTag tag = kDemandTag;
+  IoTag tag = 0;  // another one for every batch
   std::vector<int32_t> experts;
   std::vector<int32_t> position_slot;  // [max_batch], -1 while pending
   size_t delivered = 0;
@@ -92,7 +90,7 @@ struct ExpertCache::State {
   FixedQueue arrived;
   std::optional<Error> error;  // the first one of the batch
 
-  ExpertCacheCounters counters;  // the engine thread's
+  ExpertCacheCounters counters;
 };
 
 void ExpertCache::State::Want(int32_t position) {
@@ -121,7 +119,6 @@ void ExpertCache::State::StartReads() {
 }
 
 void ExpertCache::State::Fetch(int32_t number) {
-  counters.demand_bytes += source.record_bytes();
   // Two words, so that std::function keeps it inside itself.
   const auto done = [this, number](Result<ExpertWeights> result) { Fetched(number, std::move(result)); };
   static_assert(sizeof(done) <= 2 * sizeof(void*) && std::is_trivially_copyable_v<decltype(done)>);
@@ -172,6 +169,7 @@ void ExpertCache::State::Fetched(int32_t number, Result<ExpertWeights> result) {
     filled.phase = Slot::Phase::kReady;
     filled.weights = *result;
     ++resident;
+    counters.demand_bytes += source.record_bytes();
     if (filled.position >= 0) arrived.Push(filled.position);
   } else {
     FetchFailed(number, std::move(result.error()));
@@ -259,6 +257,7 @@ ExpertCache::~ExpertCache() {
 
 void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts) {
   State& s = *state_;
+  const IoTag tag = s.source.NewTag();
   {
     const std::lock_guard lock(s.mutex);
     DFIN_CHECK(!s.open, "a batch begins after the one before it was finished or abandoned");
@@ -269,7 +268,7 @@ void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts) {
     s.layer = layer;
     s.experts.assign(experts.begin(), experts.end());
     s.delivered = 0;
-    ++s.tag;
+    s.tag = tag;
     for (size_t position = 0; position < experts.size(); ++position) s.Want(static_cast<int32_t>(position));
   }
   s.StartReads();
@@ -308,7 +307,10 @@ void ExpertCache::Abandon() {
   s.source.Cancel(s.tag);
 }
 
-const ExpertCacheCounters& ExpertCache::counters() const { return state_->counters; }
+ExpertCacheCounters ExpertCache::counters() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->counters;
+}
 
 int64_t ExpertCache::slots() const { return state_->arena.slots(); }
 

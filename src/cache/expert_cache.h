@@ -41,9 +41,9 @@ class ExpertPin {
 
 struct ExpertCacheCounters {
   uint64_t hits = 0;    // wanted and already in memory (or on its way)
-  uint64_t misses = 0;  // wanted and read on demand
+  uint64_t misses = 0;  // wanted and not yet in memory: read on demand unless the batch is given up
   uint64_t evictions = 0;
-  uint64_t demand_bytes = 0;  // payload of the reads that were started
+  uint64_t demand_bytes = 0;  // payload of the reads that succeeded
   double wait_seconds = 0;    // time Next() waited for reads
 };
 
@@ -89,7 +89,7 @@ class ExpertCache {
   // open.
   void Abandon();
 
-  const ExpertCacheCounters& counters() const;
+  ExpertCacheCounters counters() const;
   int64_t slots() const;
   int64_t resident() const;  // slots holding an expert
 

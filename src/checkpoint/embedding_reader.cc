@@ -8,7 +8,7 @@
 namespace deltafin {
 
 EmbeddingReader::EmbeddingReader(const Checkpoint& checkpoint, IoScheduler& io)
-    : place_(checkpoint.Dense(kEmbedTokens)), file_(checkpoint.shard(place_.shard)), io_(io) {
+    : place_(checkpoint.Dense(kEmbedTokens)), file_(checkpoint.shard(place_.shard)), io_(io), tag_(io.NewTag()) {
   row_bytes_ = static_cast<uint64_t>(place_.shape[1] * ByteSize(place_.dtype));
   slot_bytes_ = WidenedBytesAnywhere(row_bytes_, file_.alignment());
 }
@@ -23,15 +23,18 @@ Status EmbeddingReader::Reserve(size_t rows) {
   return {};
 }
 
-Result<TensorView> EmbeddingReader::Get(std::span<const TokenId> ids) {
+Result<TensorView> EmbeddingReader::Get(std::span<const TokenId> ids, CancelToken cancel) {
   const int64_t vocabulary = place_.shape[0];
   for (const TokenId id : ids)
     if (id < 0 || id >= vocabulary)
       return Fail(ErrorCode::kInvalidArgument, "embedding: expected a token id from 0 to ", vocabulary - 1, ", got ",
                   id);
+  // Reads of a call that was cancelled; what they came to is of no interest.
+  if (!reads_.WaitUnless(cancel)) return Cancelled();
+  static_cast<void>(reads_.Wait());
   DFIN_TRY_VOID(Reserve(std::max<size_t>(ids.size(), 1)));
   if (table_ == nullptr) {
-    DFIN_TRY_VOID(ReadRows(ids));
+    DFIN_TRY_VOID(ReadRows(ids, cancel));
   } else {
     for (size_t i = 0; i < ids.size(); ++i)
       std::memcpy(rows_.data() + i * row_bytes_, table_ + static_cast<uint64_t>(ids[i]) * row_bytes_, row_bytes_);
@@ -39,10 +42,18 @@ Result<TensorView> EmbeddingReader::Get(std::span<const TokenId> ids) {
   return TensorView{rows_.data(), place_.dtype, Shape{static_cast<int64_t>(ids.size()), place_.shape[1]}};
 }
 
-Status EmbeddingReader::ReadRows(std::span<const TokenId> ids) {
+Failure EmbeddingReader::Cancelled() {
+  return Fail(ErrorCode::kCancelled, "reading rows of the embedding table: stopped");
+}
+
+Status EmbeddingReader::ReadRows(std::span<const TokenId> ids, CancelToken cancel) {
   const auto offset = [&](size_t i) { return place_.offset + static_cast<uint64_t>(ids[i]) * row_bytes_; };
   for (size_t i = 0; i < ids.size(); ++i)
-    reads_.Start(io_, {&file_, offset(i), row_bytes_, slots_.data() + i * slot_bytes_}, IoPriority::kDemand, 0);
+    reads_.Start(io_, {&file_, offset(i), row_bytes_, slots_.data() + i * slot_bytes_}, IoPriority::kDemand, tag_);
+  if (!reads_.WaitUnless(cancel)) {
+    io_.Cancel(tag_);
+    return Cancelled();
+  }
   Status status = reads_.Wait();
   if (!status) return FailWith(std::move(status), "reading rows of the embedding table");
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -26,9 +26,12 @@ class ExpertSource {
   // Slots must be aligned to this.
   virtual uint64_t slot_alignment() const = 0;
 
-  // Reads one expert into `slot` (slot_bytes(), untouched by others until done). `done` is called exactly once, possibly on
-  // an I/O thread. Every scale byte has been looked at: a 255 is kCorrupt naming layer, expert, matrix and row.
+  // Reads one expert into `slot` (slot_bytes(), untouched by others until done). `done` is called exactly once,
+  // possibly on an I/O thread. Every scale byte has been looked at: a 255 is kCorrupt naming layer, expert, matrix and
+  // row.
   virtual void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) = 0;
+  // A tag that no other user of the source's scheduler has.
+  virtual IoTag NewTag() = 0;
   virtual void Cancel(IoTag tag) = 0;
 };
 

@@ -34,23 +34,35 @@ ExpertStore::Request* ExpertStore::TakeRequest() {
 }
 
 void ExpertStore::Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) {
-  const ExpertPlace& place = checkpoint_.Expert(key);
-  const DirectFile& file = checkpoint_.shard(place.shard);
   Request* request = TakeRequest();
   request->store = this;
   request->key = key;
-  request->record = slot + place.offset % file.alignment();
+  request->slot = slot;
+  request->priority = priority;
+  request->tag = tag;
+  request->retried = false;
   request->done = std::move(done);
+  Read(request);
+}
+
+void ExpertStore::Read(Request* request) {
+  const ExpertPlace& place = checkpoint_.Expert(request->key);
   // One captured pointer fits into std::function without an allocation.
-  io_.Read({&file, place.offset, record_bytes_, slot}, priority, tag,
-           [request](Status status) { request->store->Finish(request, std::move(status)); });
+  io_.Read({&checkpoint_.shard(place.shard), place.offset, record_bytes_, request->slot}, request->priority,
+           request->tag, [request](Status status) { request->store->Finish(request, std::move(status)); });
 }
 
 void ExpertStore::Cancel(IoTag tag) { io_.Cancel(tag); }
 
 void ExpertStore::Finish(Request* request, Status status) {
+  if (!status && status.error().code() == ErrorCode::kIo && !request->retried) {
+    request->retried = true;
+    retries_.fetch_add(1, std::memory_order_relaxed);
+    return Read(request);
+  }
   const ExpertKey key = request->key;
-  const std::byte* record = request->record;
+  const ExpertPlace& place = checkpoint_.Expert(key);
+  const std::byte* record = request->slot + place.offset % checkpoint_.shard(place.shard).alignment();
   const Done done = std::move(request->done);
   {
     const std::lock_guard lock(mutex_);

@@ -3,9 +3,11 @@
 // A slot takes the read as it comes from the drive, widened to the file's alignment, so the record begins anywhere in
 // its first aligned block. The checkpoint and the scheduler outlive the store; its destructor waits for reads in
 // flight. Thread-safe. Nothing is allocated per fetch while no more than `expected_in_flight` are in flight. Errors:
-// those of the read, and kCorrupt for a scale byte of 255; both name layer and expert.
+// those of the read, and kCorrupt for a scale byte of 255; both name layer and expert. A read that fails with kIo is
+// tried once more before it is reported.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -29,17 +31,25 @@ class ExpertStore final : public ExpertSource {
   uint64_t slot_alignment() const override { return alignment_; }
 
   void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) override;
+  IoTag NewTag() override { return io_.NewTag(); }
   void Cancel(IoTag tag) override;
+
+  // Reads that were tried a second time.
+  uint64_t retries() const { return retries_.load(std::memory_order_relaxed); }
 
  private:
   struct Request {
     ExpertStore* store = nullptr;
     ExpertKey key;
-    const std::byte* record = nullptr;
+    std::byte* slot = nullptr;
+    IoPriority priority = IoPriority::kDemand;
+    IoTag tag = 0;
+    bool retried = false;
     Done done;
   };
 
   Request* TakeRequest();
+  void Read(Request* request);
   void Finish(Request* request, Status status);
   Result<ExpertWeights> Check(ExpertKey key, const std::byte* record) const;
 
@@ -49,6 +59,8 @@ class ExpertStore final : public ExpertSource {
   uint64_t record_bytes_ = 0;
   uint64_t alignment_ = 1;
   uint64_t slot_bytes_ = 0;
+
+  std::atomic<uint64_t> retries_{0};
 
   std::mutex mutex_;
   std::condition_variable idle_;

@@ -1,12 +1,13 @@
 #include "checkpoint/layer_streamer.h"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 namespace deltafin {
 namespace {
 
-// Tags of expert reads count up from 1, so these never meet them.
-constexpr IoTag kFirstTag = IoTag{1} << 63;
+constexpr std::chrono::milliseconds kCancelPoll{20};  // a CancelToken cannot wake anybody
 
 std::string UnitName(const Checkpoint& checkpoint, int unit) {
   const bool is_head = unit == static_cast<int>(checkpoint.spec().layers.size());
@@ -31,7 +32,7 @@ Result<std::unique_ptr<LayerStreamer>> LayerStreamer::Create(const Checkpoint& c
   streamer->memory_ = std::move(memory);
   for (size_t i = 0; i < streamer->buffers_.size(); ++i) {
     streamer->buffers_[i]->data = streamer->memory_.data() + i * bytes;
-    streamer->buffers_[i]->tag = kFirstTag + i;
+    streamer->buffers_[i]->tag = io.NewTag();
   }
   streamer->ReadAhead(0);
   return streamer;
@@ -44,8 +45,8 @@ LayerStreamer::LayerStreamer(const Checkpoint& checkpoint, IoScheduler& io, cons
 }
 
 LayerStreamer::~LayerStreamer() {
+  // The groups' destructors wait for what the device has begun.
   for (const auto& buffer : buffers_) io_.Cancel(buffer->tag);
-  for (const auto& buffer : buffers_) Empty(*buffer);
 }
 
 LayerStreamer::Buffer* LayerStreamer::Find(int unit) {
@@ -61,46 +62,63 @@ size_t LayerStreamer::Position(int unit) const {
 }
 
 size_t LayerStreamer::Distance(size_t position, int unit) const {
-  return (Position(unit) + units_.size() - position) % units_.size();
+  if (unit == unexpected_) return units_.size();
+  const auto steps = [&](int to) { return (Position(to) + units_.size() - position) % units_.size(); };
+  const size_t distance = steps(unit);
+  return unexpected_ >= 0 && steps(unexpected_) < distance ? distance - 1 : distance;
 }
 
 void LayerStreamer::Start(Buffer& buffer, int unit, IoPriority priority) {
-  const UnitLayout& layout = layouts_[static_cast<size_t>(unit)];
   buffer.unit = unit;
   buffer.settled = false;
-  streamed_bytes_ += layout.payload_bytes;
-  StartReads(checkpoint_, layout, buffer.data, io_, priority, buffer.tag, buffer.reads);
+  StartReads(checkpoint_, layouts_[static_cast<size_t>(unit)], buffer.data, io_, priority, buffer.tag, buffer.reads);
 }
 
 void LayerStreamer::Empty(Buffer& buffer) {
-  io_.Cancel(buffer.tag);
   // What the reads came to does not matter: nobody wants the unit any more.
   static_cast<void>(buffer.reads.Wait());
   buffer.unit = -1;
   buffer.settled = false;
 }
 
-LayerStreamer::Buffer& LayerStreamer::Claim(size_t position) {
+LayerStreamer::Buffer& LayerStreamer::BestToClaim(size_t position) const {
   Buffer* best = nullptr;
-  size_t best_distance = 0;
+  std::pair<bool, size_t> best_rank;
   for (const auto& buffer : buffers_) {
     if (buffer->pins > 0) continue;
-    const size_t distance = buffer->unit < 0 ? units_.size() : Distance(position, buffer->unit);
-    if (best == nullptr || distance > best_distance) {
-      best = buffer.get();
-      best_distance = distance;
-    }
+    // Rather lose a unit that has arrived than wait; among equals the one that comes up last.
+    const size_t distance = buffer->unit < 0 ? units_.size() + 1 : Distance(position, buffer->unit);
+    const std::pair rank(buffer->reads.idle(), distance);
+    if (best != nullptr && rank <= best_rank) continue;
+    best = buffer.get();
+    best_rank = rank;
   }
   DFIN_CHECK(best != nullptr, "more units are pinned than there are buffers");
-  Empty(*best);
   return *best;
 }
 
+Result<LayerStreamer::Buffer*> LayerStreamer::Claim(size_t position, CancelToken cancel) {
+  for (;;) {
+    Buffer& best = BestToClaim(position);
+    if (best.reads.idle()) {
+      Empty(best);
+      return &best;
+    }
+    if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, "waiting for a buffer: stopped");
+    // Without a unit it stays the best one until its reads have ended, whoever asks.
+    best.unit = -1;
+    best.settled = false;
+    io_.Cancel(best.tag);
+    best.reads.WaitFor(kCancelPoll);
+  }
+}
+
 void LayerStreamer::ReadAhead(size_t position) {
-  const size_t window = std::min(buffers_.size(), units_.size());
-  for (size_t i = 0; i < window; ++i) {
+  const size_t expected = units_.size() - (unexpected_ >= 0 ? 1 : 0);
+  const size_t window = std::min(buffers_.size(), expected);
+  for (size_t i = 0; i < units_.size(); ++i) {
     const int unit = units_[(position + i) % units_.size()];
-    if (Find(unit) != nullptr) continue;
+    if (Distance(position, unit) >= window || Find(unit) != nullptr) continue;
     // A buffer whose unit comes up later than the window, and which nothing is being read into.
     const auto it = std::find_if(buffers_.begin(), buffers_.end(), [&](const std::unique_ptr<Buffer>& buffer) {
       if (buffer->pins > 0 || !buffer->reads.idle()) return false;
@@ -112,33 +130,53 @@ void LayerStreamer::ReadAhead(size_t position) {
   }
 }
 
-Result<const std::byte*> LayerStreamer::Pin(int unit) {
-  const size_t position = Position(unit);
-  Buffer* buffer = Find(unit);
-  const bool was_read_ahead = buffer != nullptr;
-  if (!was_read_ahead) {
-    buffer = &Claim(position);
+Status LayerStreamer::Await(Buffer& buffer, CancelToken cancel) {
+  if (!buffer.reads.WaitUnless(cancel)) return Fail(ErrorCode::kCancelled, "stopped");
+  return buffer.reads.Wait();
+}
+
+// Sets `buffer` to the one with the unit's bytes.
+Status LayerStreamer::Read(int unit, Buffer*& buffer, CancelToken cancel) {
+  const bool was_started = buffer != nullptr;
+  if (!was_started) {
+    DFIN_TRY(buffer, Claim(Position(unit), cancel));
     Start(*buffer, unit, IoPriority::kDemand);
   }
-  if (!buffer->settled) {
+  Status status = Await(*buffer, cancel);
+  if (!status && status.error().code() != ErrorCode::kCancelled && was_started) {
+    // It may have failed long before anybody wanted it: what counts is whether it can be read now.
+    Start(*buffer, unit, IoPriority::kDemand);
+    status = Await(*buffer, cancel);
+  }
+  // A cancelled wait leaves the unit on its way; a failed one leaves nothing.
+  if (!status && status.error().code() != ErrorCode::kCancelled) buffer->unit = -1;
+  return status;
+}
+
+Result<const std::byte*> LayerStreamer::Pin(int unit, CancelToken cancel) {
+  Buffer* buffer = Find(unit);
+  if (buffer == nullptr || !buffer->settled) {
     const int64_t from = clock_.NowNs();
-    Status status = buffer->reads.Wait();
-    if (!status && was_read_ahead) {
-      // It may have failed long before anybody wanted it: what counts is whether it can be read now.
-      Start(*buffer, unit, IoPriority::kDemand);
-      status = buffer->reads.Wait();
-    }
+    Status status = Read(unit, buffer, cancel);
     wait_seconds_ += SecondsBetween(from, clock_.NowNs());
-    if (!status) {
-      buffer->unit = -1;
-      return FailWith(std::move(status), UnitName(checkpoint_, unit));
-    }
-    Settle(layouts_[static_cast<size_t>(unit)], buffer->data);
+    if (!status) return FailWith(std::move(status), UnitName(checkpoint_, unit));
+    const UnitLayout& layout = layouts_[static_cast<size_t>(unit)];
+    Settle(layout, buffer->data);
     buffer->settled = true;
+    streamed_bytes_ += layout.payload_bytes;
   }
   ++buffer->pins;
-  ReadAhead(position + 1);
+  next_ = Position(unit) + 1;
+  ReadAhead(next_);
   return static_cast<const std::byte*>(buffer->data);
+}
+
+void LayerStreamer::Expect(int unit, bool expected) {
+  if (!std::binary_search(units_.begin(), units_.end(), unit)) return;
+  if (!expected && unexpected_ < 0) unexpected_ = unit;
+  if (!expected || unexpected_ != unit) return;
+  unexpected_ = -1;
+  ReadAhead(next_);
 }
 
 void LayerStreamer::Unpin(int unit) {

@@ -2,7 +2,9 @@
 //
 // While one unit is in use the next ones, in ring order, are being read. Pinning another unit than the next works and
 // costs a read. The checkpoint, the scheduler and the layouts outlive the streamer. Nothing is allocated after
-// Create(). Thread rule: engine thread only. Errors: those of the reads, naming the unit; the unit can be pinned again.
+// Create(). Thread rule: engine thread only. Errors: those of the reads, naming the unit, and kCancelled; the unit can
+// be pinned again. A buffer that reads are still writing to is nobody's until they end: only the destructor waits for
+// them without looking at a token.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "base/cancel.h"
 #include "base/clock.h"
 #include "checkpoint/unit_layout.h"
 #include "io/io_scheduler.h"
@@ -30,9 +33,15 @@ class LayerStreamer {
   LayerStreamer& operator=(const LayerStreamer&) = delete;
 
   // Where the unit's buffer is, settled. At most as many units as there are buffers may be pinned.
-  Result<const std::byte*> Pin(int unit);
+  // A cancellation is noticed within 50 ms, also while a read hangs; reads on their way run on, and a later Pin of the
+  // unit joins them.
+  Result<const std::byte*> Pin(int unit, CancelToken cancel);
   void Unpin(int unit);
+  // Whether the ring order has this unit. Read-ahead leaves out what is not expected; pinning it works all the same.
+  // Does nothing for a unit that is not streamed. At first every unit is expected.
+  void Expect(int unit, bool expected);
 
+  // Payload of the units that were read and then pinned; a unit read ahead in vain does not count.
   uint64_t streamed_bytes() const { return streamed_bytes_; }
   double wait_seconds() const { return wait_seconds_; }
 
@@ -50,12 +59,16 @@ class LayerStreamer {
                 std::vector<int> units, int buffers);
   Buffer* Find(int unit);
   size_t Position(int unit) const;
-  // Steps from `position` to the unit in ring order.
+  // Steps from `position` to the unit in ring order; more than any other unit's when it is not expected.
   size_t Distance(size_t position, int unit) const;
-  Buffer& Claim(size_t position);
+  // An unpinned buffer that nothing is being read into, emptied; waits for one.
+  Result<Buffer*> Claim(size_t position, CancelToken cancel);
+  Buffer& BestToClaim(size_t position) const;
   void Start(Buffer& buffer, int unit, IoPriority priority);
-  // Ends reads in flight and forgets the unit.
-  void Empty(Buffer& buffer);
+  Status Await(Buffer& buffer, CancelToken cancel);
+  Status Read(int unit, Buffer*& buffer, CancelToken cancel);
+  // Forgets the unit of a buffer without reads in flight.
+  static void Empty(Buffer& buffer);
   void ReadAhead(size_t position);
 
   const Checkpoint& checkpoint_;
@@ -65,6 +78,8 @@ class LayerStreamer {
   AlignedBuffer memory_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   SteadyClock clock_;
+  int unexpected_ = -1;  // the unit that the ring order leaves out
+  size_t next_ = 0;      // position after the last pin
   uint64_t streamed_bytes_ = 0;
   double wait_seconds_ = 0;
 };

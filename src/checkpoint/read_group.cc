@@ -3,6 +3,11 @@
 #include <utility>
 
 namespace deltafin {
+namespace {
+
+constexpr std::chrono::milliseconds kCancelPoll{20};  // a CancelToken cannot wake anybody
+
+}  // namespace
 
 ReadGroup::~ReadGroup() {
   std::unique_lock lock(mutex_);
@@ -30,6 +35,12 @@ void ReadGroup::Finish(uint64_t bytes, Status status) {
 bool ReadGroup::WaitFor(std::chrono::milliseconds limit) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, limit, [&] { return in_flight_ == 0; });
+}
+
+bool ReadGroup::WaitUnless(CancelToken cancel) {
+  while (!WaitFor(kCancelPoll))
+    if (cancel.cancelled()) return false;
+  return true;
 }
 
 bool ReadGroup::idle() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 
+#include "base/cancel.h"
 #include "base/result.h"
 #include "io/io_scheduler.h"
 
@@ -24,6 +25,8 @@ class ReadGroup {
   void Start(IoScheduler& io, const ReadRequest& request, IoPriority priority, IoTag tag);
   // True when nothing is in flight any more.
   bool WaitFor(std::chrono::milliseconds limit);
+  // The same without a limit; false when cancelled first, which is noticed within 50 ms.
+  bool WaitUnless(CancelToken cancel);
   bool idle();
   // Waits for all reads; the first error of those started since the last Wait().
   Status Wait();

@@ -11,8 +11,6 @@
 namespace deltafin {
 namespace {
 
-// Apart from the streamer's tags, which count up from the highest bit.
-constexpr IoTag kLoadTag = ~IoTag{0};
 // How often a load looks at its cancel token and reports progress.
 constexpr std::chrono::milliseconds kPoll{50};
 
@@ -47,6 +45,7 @@ struct TensorStore::State {
   State(const Checkpoint& checkpoint, IoScheduler& io)
       : checkpoint(checkpoint),
         io(io),
+        load_tag(io.NewTag()),
         layouts(LayOutUnits(checkpoint)),
         embedding_layout(LayOutEmbedding(checkpoint)),
         unit_base(layouts.size(), nullptr),
@@ -57,6 +56,7 @@ struct TensorStore::State {
 
   const Checkpoint& checkpoint;
   IoScheduler& io;
+  const IoTag load_tag;
   const std::vector<UnitLayout> layouts;  // [layers + 1]
   const UnitLayout embedding_layout;
   AlignedBuffer resident;                   // all resident units, one after another
@@ -91,7 +91,7 @@ Status TensorStore::State::Load(const ResidencyPlan& plan, const Progress& progr
 
   ReadGroup reads;
   for (const Part& part : parts)
-    StartReads(checkpoint, *part.layout, part.data, io, IoPriority::kDemand, kLoadTag, reads);
+    StartReads(checkpoint, *part.layout, part.data, io, IoPriority::kDemand, load_tag, reads);
   DFIN_TRY_VOID(WaitForLoad(reads, payload, progress, cancel));
   for (const Part& part : parts) Settle(*part.layout, part.data);
   if (plan.embedding_resident) embedding.SetTable(parts.back().data + embedding_layout.tensors[0].at);
@@ -102,7 +102,7 @@ Status TensorStore::State::WaitForLoad(ReadGroup& reads, uint64_t total, const P
   while (!reads.WaitFor(kPoll)) {
     if (progress) progress(reads.bytes_done(), total);
     if (!cancel.cancelled()) continue;
-    io.Cancel(kLoadTag);
+    io.Cancel(load_tag);
     static_cast<void>(reads.Wait());
     return Fail(ErrorCode::kCancelled, "loading the dense weights: cancelled");
   }
@@ -119,14 +119,6 @@ std::vector<uint64_t> TensorStore::UnitBytes(const Checkpoint& checkpoint) {
 }
 
 uint64_t TensorStore::EmbeddingBytes(const Checkpoint& checkpoint) { return LayOutEmbedding(checkpoint).buffer_bytes; }
-
-uint64_t TensorStore::PlanBytes(const Checkpoint& checkpoint, const ResidencyPlan& plan) {
-  const std::vector<UnitLayout> layouts = LayOutUnits(checkpoint);
-  uint64_t bytes = plan.embedding_resident ? EmbeddingBytes(checkpoint) : 0;
-  for (const int u : UnitsWhere(plan, true)) bytes += layouts[static_cast<size_t>(u)].buffer_bytes;
-  const uint64_t buffer = LayerStreamer::BufferBytes(layouts, UnitsWhere(plan, false));
-  return bytes + buffer * static_cast<uint64_t>(plan.ring_buffers);
-}
 
 Result<std::unique_ptr<TensorStore>> TensorStore::Create(const Checkpoint& checkpoint, IoScheduler& io,
                                                          const ResidencyPlan& plan, const Progress& progress,
@@ -145,14 +137,20 @@ Result<std::unique_ptr<TensorStore>> TensorStore::Create(const Checkpoint& check
 TensorStore::TensorStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
 TensorStore::~TensorStore() = default;
 
-Result<UnitPin> TensorStore::PinUnit(int unit) {
+Result<UnitPin> TensorStore::PinUnit(int unit, CancelToken cancel) {
   DFIN_CHECK(unit >= 0 && static_cast<size_t>(unit) < state_->layouts.size(), "no such unit");
   if (const std::byte* base = state_->unit_base[static_cast<size_t>(unit)]) return UnitPin(this, unit, base);
-  DFIN_TRY(const std::byte* base, state_->streamer->Pin(unit));
+  DFIN_TRY(const std::byte* base, state_->streamer->Pin(unit, cancel));
   return UnitPin(this, unit, base);
 }
 
-Result<TensorView> TensorStore::EmbeddingRows(std::span<const TokenId> ids) { return state_->embedding.Get(ids); }
+void TensorStore::ExpectHead(bool expected) {
+  if (state_->streamer) state_->streamer->Expect(static_cast<int>(state_->layouts.size()) - 1, expected);
+}
+
+Result<TensorView> TensorStore::EmbeddingRows(std::span<const TokenId> ids, CancelToken cancel) {
+  return state_->embedding.Get(ids, cancel);
+}
 
 uint64_t TensorStore::streamed_bytes() const {
   return state_->embedding.read_bytes() + (state_->streamer ? state_->streamer->streamed_bytes() : 0);

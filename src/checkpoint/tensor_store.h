@@ -1,11 +1,11 @@
-// TensorStore: the dense weights: in memory where they fit, else streamed from the shards in the order of the forward pass.
+// TensorStore: the dense weights: in memory where they fit, else streamed from the shards in the order of the forward
+// pass.
 //
-// The unit of residency is a layer or the head (lm_head with its norms). Units that fit the budget are read once and stay;
-// the others pass through a ring of buffers: while one unit is in use, the next streamed ones are being read. Every dense
-// byte is needed for every token, so it is worth more memory than a cached expert: the plan fills dense first.
-// The embedding table is never streamed whole: when it is not resident, the rows of a step's tokens are read one by one.
-// Results do not depend on what is resident.
-// Thread rule: engine thread only.
+// The unit of residency is a layer or the head (lm_head with its norms). Units that fit the budget are read once and
+// stay; the others pass through a ring of buffers: while one unit is in use, the next streamed ones are being read.
+// Every dense byte is needed for every token, so it is worth more memory than a cached expert: the plan fills dense
+// first. The embedding table is never streamed whole: when it is not resident, the rows of a step's tokens are read one
+// by one. Results do not depend on what is resident. Thread rule: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ class UnitPin {
   UnitPin& operator=(UnitPin&& other) noexcept;
   ~UnitPin();
 
-  // By the name's part after "language_model.model.layers.N." (layers) or by full name (head). Aborts on an unknown name.
+  // By the name's part after "language_model.model.layers.N." (layers) or by full name (head). Aborts on an unknown
+  // name.
   TensorView Get(std::string_view name) const;
 
  private:
@@ -49,9 +50,9 @@ class UnitPin {
 
 // Which units to keep. Unit l is layer l; unit num_layers is the head.
 struct ResidencyPlan {
-  std::vector<bool> resident;        // [num_layers + 1]
+  std::vector<bool> resident;  // [num_layers + 1]
   bool embedding_resident = true;
-  int ring_buffers = 0;              // 0 when everything is resident, else >= 2
+  int ring_buffers = 0;  // 0 when everything is resident, else >= 2
 };
 
 class TensorStore {
@@ -59,10 +60,9 @@ class TensorStore {
   // Called while loading with bytes read so far and in all.
   using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
-  // Buffer bytes of each unit (reads widened to alignment), of the embedding table, and of a plan's total.
+  // Buffer bytes of each unit (reads widened to alignment), and of the embedding table.
   static std::vector<uint64_t> UnitBytes(const Checkpoint& checkpoint);
   static uint64_t EmbeddingBytes(const Checkpoint& checkpoint);
-  static uint64_t PlanBytes(const Checkpoint& checkpoint, const ResidencyPlan& plan);
 
   // Reads the resident units; the first streamed ones are already on their way. kIo, kOutOfMemory, kCancelled.
   static Result<std::unique_ptr<TensorStore>> Create(const Checkpoint& checkpoint, IoScheduler& io,
@@ -70,13 +70,18 @@ class TensorStore {
                                                      CancelToken cancel);
   ~TensorStore();
 
-  // Waits for the unit if it is streamed. Streamed units must be pinned in ring order (0, 1, ... head, 0, ...); any other
-  // order works and costs a read. At most one streamed pin at a time per ring buffer.
-  Result<UnitPin> PinUnit(int unit);
+  // Waits for the unit if it is streamed. Streamed units must be pinned in ring order (0, 1, ... head, 0, ...); any
+  // other order works and costs a read. At most one streamed pin at a time per ring buffer. kCancelled within 50 ms of
+  // a cancellation, also while a read hangs; any unit may be pinned afterwards.
+  Result<UnitPin> PinUnit(int unit, CancelToken cancel = {});
+  // Whether the head comes after the last layer (at first: yes). A step without logits says no, so that the head is not
+  // read ahead in vain; pinning it works all the same.
+  void ExpectHead(bool expected);
   // out[i] = embedding row of ids[i], as BF16 [ids.size(), H]; valid until the next call.
-  Result<TensorView> EmbeddingRows(std::span<const TokenId> ids);
+  Result<TensorView> EmbeddingRows(std::span<const TokenId> ids, CancelToken cancel = {});
 
-  // Bytes streamed so far (payload), the resident ones not counted.
+  // Payload of the units and rows that were read because a step needed them, the resident ones not counted. A unit that
+  // was read ahead and not pinned does not count, so this is never more than the drives delivered.
   uint64_t streamed_bytes() const;
   double wait_seconds() const;
 

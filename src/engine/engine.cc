@@ -99,7 +99,8 @@ Status Engine::Parts::Load(const EngineContext& context) {
   };
   DFIN_TRY(dense, TensorStore::Create(*checkpoint, *io, plan.residency, progress, context.cancel));
   DFIN_TRY(cache, ExpertCache::Create(*store, {.slots = plan.expert_slots, .max_batch = spec.num_experts},
-                                      CreateLruPolicy(plan.expert_slots), clock));
+                                      CreateLayerLruPolicy(plan.expert_slots, static_cast<int32_t>(spec.layers.size())),
+                                      clock));
   model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
   model->on_layer = [this](int32_t layer) { monitor->SetLayer(layer); };
   return {};

@@ -15,7 +15,7 @@ namespace deltafin {
 
 class DirectFile {
  public:
-  // Regular files only. kNotFound, kIo (with path and errno text), kInvalidArgument for a folder or special file.
+  // Regular files only. kNotFound, kIo (with path and errno text), kCorrupt for a folder or special file.
   static Result<DirectFile> Open(const std::string& path);
 
   DirectFile() = default;

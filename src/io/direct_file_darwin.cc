@@ -26,7 +26,7 @@ Result<DirectFile> DirectFile::Open(const std::string& path) {
   // Looked at before opening: opening a pipe would wait for its writer.
   if (stat(path.c_str(), &info) != 0) return OpenFailure(path, errno);
   if (!S_ISREG(info.st_mode))
-    return Fail(ErrorCode::kInvalidArgument, "opening ", path, ": expected a regular file, got ",
+    return Fail(ErrorCode::kCorrupt, "opening ", path, ": expected a regular file, got ",
                 S_ISDIR(info.st_mode) ? "a folder" : "a special file");
 
   DirectFile file;

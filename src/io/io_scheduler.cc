@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -71,6 +72,8 @@ class IoScheduler::Impl {
     }
     if (wake) engine_->Wake();
   }
+
+  IoTag NewTag() { return next_tag_.fetch_add(1, std::memory_order_relaxed); }
 
   IoCounters counters() const {
     const std::lock_guard lock(mutex_);
@@ -222,6 +225,7 @@ class IoScheduler::Impl {
   const std::unique_ptr<IoEngine> engine_;
   const IoSchedulerOptions options_;
   const SteadyClock clock_;
+  std::atomic<IoTag> next_tag_{1};
 
   mutable std::mutex mutex_;
   // Under mutex_.
@@ -248,6 +252,8 @@ IoScheduler::IoScheduler(std::unique_ptr<IoEngine> engine, IoSchedulerOptions op
     : impl_(std::make_unique<Impl>(std::move(engine), options)) {}
 
 IoScheduler::~IoScheduler() { impl_->Stop(); }
+
+IoTag IoScheduler::NewTag() { return impl_->NewTag(); }
 
 void IoScheduler::Read(const ReadRequest& request, IoPriority priority, IoTag tag, Done done) {
   impl_->Read(request, priority, tag, std::move(done));

@@ -41,6 +41,8 @@ class IoScheduler {
   IoScheduler(const IoScheduler&) = delete;
   IoScheduler& operator=(const IoScheduler&) = delete;
 
+  // A tag that nobody else of this scheduler has, never 0. Everybody who cancels takes theirs from here.
+  IoTag NewTag();
   void Read(const ReadRequest& request, IoPriority priority, IoTag tag, Done done);
   // Reads of `tag` that have not started end with kCancelled; those of which a chunk was handed out run to their end.
   void Cancel(IoTag tag);

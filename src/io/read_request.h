@@ -1,7 +1,7 @@
 // read_request.h: one read, as all of src/io speaks of it: which bytes of which file, to where, how urgent.
 //
-// Offsets and lengths are any bytes; what the drive wants (whole aligned blocks) is added in one place, read_progress.h.
-// Value types; the file and the destination outlive the read.
+// Offsets and lengths are any bytes; what the drive wants (whole aligned blocks) is added in one place,
+// read_progress.h. Value types; the file and the destination outlive the read.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace deltafin {
 enum class IoPriority : uint8_t { kDemand = 0, kPrefetch = 1, kBackground = 2 };
 inline constexpr int kIoPriorities = 3;
 
-// Names a group of reads that may be cancelled together. 0 is "no group".
+// Names a group of reads that may be cancelled together (IoScheduler::NewTag()). 0 is "no group".
 using IoTag = uint64_t;
 
 // What the caller wants: bytes [offset, offset + bytes) of a file. The read is widened to the file's alignment, so the

@@ -19,7 +19,11 @@ class ImmediateSource final : public ExpertSource {
     weights.w1.packed = reinterpret_cast<const uint8_t*>(slot);
     done(weights);
   }
+  IoTag NewTag() override { return ++last_tag_; }
   void Cancel(IoTag) override {}
+
+ private:
+  IoTag last_tag_ = 0;
 };
 
 class CacheAllocations : public testing::TestWithParam<int64_t> {};
@@ -29,7 +33,7 @@ TEST_P(CacheAllocations, BeginNextAndPinsAllocateNothing) {
   ImmediateSource source;
   const SteadyClock clock;
   const auto cache =
-      ExpertCache::Create(source, {.slots = GetParam(), .max_batch = 16}, CreateLruPolicy(GetParam()), clock);
+      ExpertCache::Create(source, {.slots = GetParam(), .max_batch = 16}, CreateLayerLruPolicy(GetParam(), 7), clock);
   ASSERT_TRUE(cache);
   std::vector<int32_t> experts = test::Range(0, 16);
   int wrong = 0;

@@ -22,8 +22,8 @@ class ExpertCacheTest : public testing::Test {
   void Make(int64_t slots, const FakeExpertOptions& options = {}, int64_t max_batch = 64) {
     cache_.reset();
     source_ = std::make_unique<FakeExpertSource>(options);
-    Result<std::unique_ptr<ExpertCache>> cache =
-        ExpertCache::Create(*source_, {.slots = slots, .max_batch = max_batch}, CreateLruPolicy(slots), clock_);
+    Result<std::unique_ptr<ExpertCache>> cache = ExpertCache::Create(*source_, {.slots = slots, .max_batch = max_batch},
+                                                                     CreateLayerLruPolicy(slots, 32), clock_);
     ASSERT_TRUE(cache) << cache.error().message();
     cache_ = std::move(*cache);
   }

@@ -26,7 +26,7 @@ TEST_F(ExpertCacheTest, ASlotHoldsARecordAnywhereInWholePages) {
 TEST_F(ExpertCacheTest, SizesThatMakeNoSenseAreRefused) {
   test::FakeExpertSource source({});
   const auto create = [&](int64_t slots, int64_t max_batch) {
-    return ExpertCache::Create(source, {.slots = slots, .max_batch = max_batch}, CreateLruPolicy(4), clock_);
+    return ExpertCache::Create(source, {.slots = slots, .max_batch = max_batch}, CreateLayerLruPolicy(4, 1), clock_);
   };
   EXPECT_EQ(create(0, 4).error().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(create(4, 0).error().code(), ErrorCode::kInvalidArgument);
@@ -45,6 +45,18 @@ TEST_F(ExpertCacheTest, AMissIsReadAndAHitIsNot) {
   EXPECT_EQ(cache_->counters().evictions, 0u);
   EXPECT_EQ(cache_->resident(), 4);
   EXPECT_EQ(cache_->slots(), 4);
+}
+
+TEST_F(ExpertCacheTest, OnlyReadsThatSucceededCountAsBytes) {
+  Make(4);
+  source_->Hold();
+  source_->Fail({0, 1}, Error(ErrorCode::kIo, "drive gone"));
+  cache_->Begin(0, Range(0, 3));
+  EXPECT_EQ(cache_->counters().demand_bytes, 0u) << "no read has ended";
+  source_->Release();
+  source_->WaitUntilIdle();
+  cache_->Abandon();
+  EXPECT_EQ(cache_->counters().demand_bytes, 2 * source_->record_bytes());
 }
 
 TEST_F(ExpertCacheTest, TheLeastRecentlyUsedLeaves) {

@@ -146,6 +146,33 @@ TEST_F(ExpertStoreTest, AFailedReadNamesLayerAndExpert) {
   EXPECT_THAT(weights.error().message(), HasSubstr("layer 4, expert 2: the drive is gone"));
 }
 
+TEST_F(ExpertStoreTest, AReadThatFailsOnceIsTriedAgain) {
+  auto engine = std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{});
+  int failures_left = 1;
+  engine->SetFault([&](const ReadRequest&) -> Status {
+    if (failures_left-- > 0) return Fail(ErrorCode::kIo, "the drive blinked");
+    return {};
+  });
+  Open(std::move(engine));
+  const Result<ExpertWeights> weights = Fetch({4, 2});
+  ASSERT_TRUE(weights) << weights.error().message();
+  ExpectExpert(copy_, 5, {4, 2}, *weights);
+  EXPECT_EQ(store_->retries(), 1u);
+}
+
+TEST_F(ExpertStoreTest, AReadIsTriedTwiceAtMostAndOnlyWhenTheDriveFailed) {
+  for (const ErrorCode code : {ErrorCode::kIo, ErrorCode::kCorrupt}) {
+    auto engine = std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{});
+    engine->SetFault([code](const ReadRequest&) -> Status { return Fail(code, "bad"); });
+    test::FakeIoEngine* reads = engine.get();
+    store_.reset();
+    Open(std::move(engine));
+    EXPECT_EQ(Fetch({4, 2}).error().code(), code);
+    EXPECT_EQ(reads->reads(), code == ErrorCode::kIo ? 2u : 1u);
+    EXPECT_EQ(store_->retries(), code == ErrorCode::kIo ? 1u : 0u);
+  }
+}
+
 TEST_F(ExpertStoreTest, TheDestructorWaitsForFetchesInFlight) {
   Open(std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{.seed = 3, .max_delay_us = 20000}));
   std::atomic<int> done = 0;

@@ -58,7 +58,7 @@ TEST(DirectFile, AFolderIsRefused) {
   const test::TempFolder folder;
   const Result<DirectFile> file = DirectFile::Open(folder.path());
   ASSERT_FALSE(file);
-  EXPECT_EQ(file.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(file.error().code(), ErrorCode::kCorrupt);
   EXPECT_THAT(file.error().message(), HasSubstr("folder"));
 }
 
@@ -68,7 +68,7 @@ TEST(DirectFile, APipeIsRefusedWithoutWaitingForAWriter) {
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const Result<DirectFile> file = DirectFile::Open(path);
   ASSERT_FALSE(file);
-  EXPECT_EQ(file.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(file.error().code(), ErrorCode::kCorrupt);
 }
 
 TEST(DirectFile, AnUnreadableFileIsRefusedWithTheReason) {

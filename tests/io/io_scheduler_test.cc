@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <random>
+#include <set>
 #include <thread>
 
 #include "io/test_file.h"
@@ -367,6 +368,21 @@ TEST_P(IoSchedulerEngineTest, ReadsRecordsThatStartAnywhere) {
     EXPECT_TRUE(test::HoldsBytesFrom({start, 150'000 - 3 * i}, offset)) << i;
   }
   EXPECT_THAT(ends.codes(), testing::Each("ok"));
+}
+
+TEST(IoSchedulerTags, AreNeverZeroAndNeverGivenTwice) {
+  IoScheduler scheduler(std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{}), {});
+  std::vector<std::vector<IoTag>> taken(4);
+  std::vector<std::thread> threads;
+  for (std::vector<IoTag>& tags : taken)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) tags.push_back(scheduler.NewTag());
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::set<IoTag> all;
+  for (const std::vector<IoTag>& tags : taken) all.insert(tags.begin(), tags.end());
+  EXPECT_EQ(all.size(), 4000u);
+  EXPECT_FALSE(all.contains(0));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 // after every fetch has ended.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -59,6 +60,7 @@ class FakeExpertSource final : public ExpertSource {
   uint64_t slot_bytes() const override { return WidenedBytesAnywhere(record_bytes(), slot_alignment()); }
   uint64_t slot_alignment() const override { return 512; }
   void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) override;
+  IoTag NewTag() override { return ++last_tag_; }
   void Cancel(IoTag tag) override;
 
  private:
@@ -87,6 +89,7 @@ class FakeExpertSource final : public ExpertSource {
 
   const FakeExpertOptions options_;
   const ExpertGeometry geometry_;
+  std::atomic<IoTag> last_tag_{0};
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::mt19937_64 random_;
