@@ -54,7 +54,7 @@ Result<std::string> ReadWholeFile(const std::string& path, uint64_t max_bytes) {
     const ErrorCode code = errno == ENOENT || errno == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo;
     return Fail(code, path, ": ", std::strerror(errno));
   }
-  if (!S_ISREG(info.st_mode)) return Fail(ErrorCode::kInvalidArgument, path, ": not a regular file");
+  if (!S_ISREG(info.st_mode)) return Fail(ErrorCode::kInvalidArgument, path, ": expected a regular file, got something else");
   if (static_cast<uint64_t>(info.st_size) > max_bytes)
     return Fail(ErrorCode::kCorrupt, path, ": expected at most ", FormatBytes(max_bytes), ", got ",
                 FormatBytes(static_cast<uint64_t>(info.st_size)));

@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 // `what` names the document in errors ("config.json"). Nesting deeper than 128 levels is refused.
 Result<Json> ParseJson(std::string_view text, std::string_view what);
 
-// Whole file, refused above `max_bytes`. kNotFound, kIo, kCorrupt.
+// Whole file, refused above `max_bytes`. kNotFound, kIo, kCorrupt; kInvalidArgument when it is not a regular file (it
+// is not opened then: a pipe would block).
 Result<Json> ReadJsonFile(const std::string& path, uint64_t max_bytes = 64u << 20);
 Result<std::string> ReadWholeFile(const std::string& path, uint64_t max_bytes);
 

@@ -37,7 +37,7 @@ void SyncFolder(const std::string& folder) {
 Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   AtomicFile file;
   file.path_ = path;
-  const std::string part = path + ".part-" + std::to_string(getpid());
+  const std::string part = path + std::string(kPartMark) + std::to_string(getpid());
   file.fd_ = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return Fail(ErrorCode::kIo, path, ": cannot create: ", std::strerror(errno));
   file.part_path_ = part;

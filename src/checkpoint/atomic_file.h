@@ -7,12 +7,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
 
 namespace deltafin {
+
+// Between the name and the process id of a file that is not complete.
+inline constexpr std::string_view kPartMark = ".part-";
 
 class AtomicFile {
  public:
@@ -27,7 +31,6 @@ class AtomicFile {
   Status Publish();
 
   const std::string& path() const { return path_; }
-  uint64_t written() const { return written_; }
 
  private:
   AtomicFile() = default;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 
+#include "base/model_file.h"
 #include "checkpoint/checkpoint_index.h"
 #include "checkpoint/index_file.h"
 #include "checkpoint/integrity.h"
@@ -11,6 +12,10 @@
 
 namespace deltafin {
 namespace {
+
+Failure OpeningCancelled(const std::string& folder) {
+  return Fail(ErrorCode::kCancelled, "opening ", folder, ": stopped");
+}
 
 Failure MissingShards(const std::string& folder, const FolderIndex& index, const std::vector<size_t>& missing) {
   const IndexedShard& first = index.shards[missing.front()];
@@ -70,7 +75,8 @@ Status CheckAllPlaced(const std::string& folder, const FolderIndex& index, const
 }
 
 // Reads index and headers. The directory holds the tensors' places afterwards.
-Result<CheckpointPlaces> ScanFolder(const CheckpointSource& source, TensorDirectory& directory) {
+Result<CheckpointPlaces> ScanFolder(const CheckpointSource& source, const CheckpointOptions& options,
+                                    TensorDirectory& directory) {
   const std::string& folder = source.folder;
   DFIN_TRY(const FolderIndex index, ReadFolderIndex(folder, directory));
   if (index.has_index) DFIN_TRY_VOID(CheckIndexComplete(folder, directory));
@@ -79,8 +85,11 @@ Result<CheckpointPlaces> ScanFolder(const CheckpointSource& source, TensorDirect
   CheckpointPlaces places;
   places.fingerprint = source.config_hash;
   std::vector<int32_t> kept(index.shards.size(), -1);  // shards without text tensors drop out
+  const auto total = static_cast<uint64_t>(std::count_if(
+      index.shards.begin(), index.shards.end(), [](const IndexedShard& shard) { return shard.text_tensors > 0; }));
   for (size_t i = 0; i < index.shards.size(); ++i) {
     if (index.shards[i].text_tensors == 0) continue;
+    if (options.cancel.cancelled()) return OpeningCancelled(folder);
     const std::string path = folder + "/" + index.shards[i].name;
     DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
     DFIN_TRY_VOID(CheckShardSize(shard, path));
@@ -89,6 +98,7 @@ Result<CheckpointPlaces> ScanFolder(const CheckpointSource& source, TensorDirect
     places.shards.push_back(index.shards[i].name);
     places.stamps.push_back(shard.stamp);
     places.fingerprint = Hash64(Cat(index.shards[i].name, " ", shard.hash), places.fingerprint);
+    if (options.progress) options.progress(places.shards.size(), total);
   }
   DFIN_TRY_VOID(CheckAllPlaced(folder, index, directory));
   places.dense = directory.DensePlaces();
@@ -107,11 +117,11 @@ struct Checkpoint::State {
   ModelSpec spec;
   uint64_t fingerprint = 0;
   bool headers_were_cached = false;
+  std::string index_cache_note;
   std::vector<DirectFile> shards;
   std::map<std::string, TensorPlace, std::less<>> dense;
   std::vector<std::vector<std::string>> names;  // [layers + 1], the last one holds the globals
   std::vector<ExpertPlace> experts;             // [moe layers, experts]
-  uint64_t dense_bytes = 0;
 
   void TakePlaces(const TensorDirectory& directory, CheckpointPlaces places);
 };
@@ -125,7 +135,6 @@ void Checkpoint::State::TakePlaces(const TensorDirectory& directory, CheckpointP
     const int layer = directory.LayerOf(slot);
     std::string name = directory.Name(slot);
     names[layer < 0 ? spec.layers.size() : static_cast<size_t>(layer)].push_back(name);
-    dense_bytes += place.bytes;
     dense.emplace(std::move(name), place);
   }
   for (std::vector<std::string>& unit : names) {
@@ -140,7 +149,7 @@ void Checkpoint::State::TakePlaces(const TensorDirectory& directory, CheckpointP
 Result<Checkpoint> Checkpoint::Open(const CheckpointOptions& options) {
   DFIN_TRY_VOID(CheckCheckpointFolder(options.folder));
   const std::string config_path = options.folder + "/config.json";
-  DFIN_TRY(const std::string config_text, ReadCheckpointText(config_path, kMaxConfigBytes));
+  DFIN_TRY(const std::string config_text, ReadModelFile(config_path, kMaxConfigBytes));
   auto state = std::make_unique<State>();
   state->folder = options.folder;
   DFIN_TRY(state->spec, ModelSpec::FromConfigText(config_text, config_path));
@@ -157,10 +166,15 @@ Result<Checkpoint> Checkpoint::Open(const CheckpointOptions& options) {
   if (caching) places = LoadPlaces(options.index_cache_folder, source, directory);
   state->headers_were_cached = places.has_value();
   if (!places) {
-    DFIN_TRY(places, ScanFolder(source, directory));
-    if (caching) StorePlaces(options.index_cache_folder, source, *places);
+    DFIN_TRY(places, ScanFolder(source, options, directory));
+    if (caching) {
+      // Costs only time at the next start, so it is no error.
+      const Status stored = StorePlaces(options.index_cache_folder, source, *places);
+      if (!stored) state->index_cache_note = "the shards' headers cannot be cached: " + stored.error().message();
+    }
   }
   for (const std::string& name : places->shards) {
+    if (options.cancel.cancelled()) return OpeningCancelled(options.folder);
     DFIN_TRY(DirectFile file, DirectFile::Open(options.folder + "/" + name));
     state->shards.push_back(std::move(file));
   }
@@ -200,10 +214,7 @@ const ExpertPlace& Checkpoint::Expert(ExpertKey key) const {
 int Checkpoint::shard_count() const { return static_cast<int>(state_->shards.size()); }
 const DirectFile& Checkpoint::shard(int index) const { return state_->shards[static_cast<size_t>(index)]; }
 
-uint64_t Checkpoint::expert_bytes_total() const {
-  return state_->experts.size() * static_cast<uint64_t>(ExpertGeometry(state_->spec).record_bytes());
-}
-uint64_t Checkpoint::dense_bytes_total() const { return state_->dense_bytes; }
 bool Checkpoint::headers_were_cached() const { return state_->headers_were_cached; }
+const std::string& Checkpoint::index_cache_note() const { return state_->index_cache_note; }
 
 }  // namespace deltafin

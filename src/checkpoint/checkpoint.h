@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "io/direct_file.h"
@@ -41,6 +43,10 @@ struct CheckpointOptions {
   std::string folder;
   // Folder for the cached header index ("" = do not cache). See docs/FORMAT.md.
   std::string index_cache_folder;
+  // Looked at between shards.
+  CancelToken cancel = {};
+  // Called with the number of shards whose headers were read, of all; not when the cached index is used.
+  std::function<void(uint64_t done, uint64_t total)> progress = {};
 };
 
 class Checkpoint {
@@ -56,18 +62,19 @@ class Checkpoint {
   // Changes whenever config or weights' places change: hash over config and headers; names caches and saved state.
   uint64_t fingerprint() const;
 
-  // The dense (non-expert) text tensors, by full checkpoint name. Find aborts on a name that the spec does not call for;
-  // everything the spec calls for is there.
+  // The dense (non-expert) text tensors, by full checkpoint name. Find aborts on a name that the spec does not call
+  // for; everything the spec calls for is there.
   const TensorPlace& Dense(std::string_view name) const;
-  // Names of one layer's dense tensors in file order; layer -1: the globals (embed_tokens, lm_head, norm, output_attn_res_*).
+  // Names of one layer's dense tensors in file order; layer -1: the globals (embed_tokens, lm_head, norm,
+  // output_attn_res_*).
   const std::vector<std::string>& DenseNames(int layer) const;
   const ExpertPlace& Expert(ExpertKey key) const;
 
   int shard_count() const;
   const DirectFile& shard(int index) const;
-  uint64_t expert_bytes_total() const;
-  uint64_t dense_bytes_total() const;  // text only, without vision
   bool headers_were_cached() const;
+  // Why the headers could not be cached for the next start; "" when they are, or nobody asked for it.
+  const std::string& index_cache_note() const;
 
  private:
   struct State;

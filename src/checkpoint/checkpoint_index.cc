@@ -1,17 +1,28 @@
 #include "checkpoint/checkpoint_index.h"
 
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 
 #include "base/json.h"
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/integrity.h"
+#include "checkpoint/safetensors.h"
 
 namespace deltafin {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 constexpr std::string_view kMagic = "DFINHDR1";  // the last character is the version
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
+constexpr std::string_view kNameStart = "headers-";
+constexpr std::string_view kNameEnd = ".bin";
 
 class Writer {
  public:
@@ -135,6 +146,7 @@ bool GetPlaces(Reader& in, const TensorDirectory& directory, CheckpointPlaces& p
   const uint32_t shards = in.GetCount(20);
   for (uint32_t i = 0; i < shards; ++i) {
     places.shards.push_back(in.GetText());
+    if (!IsPlainFileName(places.shards.back())) return false;
     places.stamps.push_back(in.GetStamp());
   }
   places.fingerprint = in.Get<uint64_t>();
@@ -147,6 +159,34 @@ bool GetPlaces(Reader& in, const TensorDirectory& directory, CheckpointPlaces& p
   for (ExpertPlace& place : places.experts)
     if (!GetExpert(in, directory, places, place)) return false;
   return in.at_end();
+}
+
+// Whether `name` is what AtomicFile left behind for one of our files when its process died.
+bool IsLeftover(std::string_view name) {
+  const size_t at = name.rfind(kPartMark);
+  if (!name.starts_with(kNameStart) || at == std::string_view::npos) return false;
+  const std::string_view digits = name.substr(at + kPartMark.size());
+  pid_t process = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), process);
+  if (error != std::errc() || end != digits.data() + digits.size() || process <= 0) return false;
+  return kill(process, 0) != 0 && errno == ESRCH;
+}
+
+// Errors are of no interest: another process may be tidying as well.
+void Tidy(const std::string& cache_folder) {
+  std::error_code error;
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  for (fs::directory_iterator it(cache_folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (IsLeftover(name)) fs::remove(it->path(), ignored);
+    if (!name.starts_with(kNameStart) || !name.ends_with(kNameEnd)) continue;
+    const fs::file_time_type time = fs::last_write_time(it->path(), ignored);
+    if (!ignored) files.emplace_back(time, it->path());
+  }
+  if (files.size() <= kMostHeaderFiles) return;
+  std::sort(files.begin(), files.end());
+  for (size_t i = 0; i + kMostHeaderFiles < files.size(); ++i) fs::remove(files[i].second, error);
 }
 
 }  // namespace
@@ -190,10 +230,10 @@ std::optional<CheckpointPlaces> ParsePlaces(std::string_view bytes, const Checkp
 
 std::string PlacesPath(const std::string& cache_folder, const CheckpointSource& source) {
   constexpr char kDigits[] = "0123456789abcdef";
-  std::string name = "headers-";
+  std::string name(kNameStart);
   const uint64_t hash = Hash64(source.folder);
   for (int shift = 60; shift >= 0; shift -= 4) name += kDigits[hash >> shift & 15];
-  return cache_folder + "/" + name + ".bin";
+  return cache_folder + "/" + name + std::string(kNameEnd);
 }
 
 std::optional<CheckpointPlaces> LoadPlaces(const std::string& cache_folder, const CheckpointSource& source,
@@ -209,12 +249,14 @@ std::optional<CheckpointPlaces> LoadPlaces(const std::string& cache_folder, cons
   return places;
 }
 
-void StorePlaces(const std::string& cache_folder, const CheckpointSource& source, const CheckpointPlaces& places) {
-  std::error_code ignored;
-  std::filesystem::create_directories(cache_folder, ignored);
+Status StorePlaces(const std::string& cache_folder, const CheckpointSource& source, const CheckpointPlaces& places) {
+  std::error_code error;
+  fs::create_directories(cache_folder, error);
+  if (error) return Fail(ErrorCode::kIo, cache_folder, ": cannot make this folder: ", error.message());
   const std::string bytes = SerializePlaces(source, places);
-  const Status written = WriteFileAtomically(PlacesPath(cache_folder, source), std::as_bytes(std::span(bytes)));
-  static_cast<void>(written);
+  DFIN_TRY_VOID(WriteFileAtomically(PlacesPath(cache_folder, source), std::as_bytes(std::span(bytes))));
+  Tidy(cache_folder);
+  return {};
 }
 
 }  // namespace deltafin

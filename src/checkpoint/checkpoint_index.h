@@ -44,8 +44,10 @@ std::optional<CheckpointPlaces> ParsePlaces(std::string_view bytes, const Checkp
 // Empty when there is no usable file, or when a shard has changed since.
 std::optional<CheckpointPlaces> LoadPlaces(const std::string& cache_folder, const CheckpointSource& source,
                                            const TensorDirectory& directory);
-// The folder is made when it is missing. Failing costs only time at the next start, so nothing is reported.
-void StorePlaces(const std::string& cache_folder, const CheckpointSource& source, const CheckpointPlaces& places);
+// The folder is made when it is missing. Afterwards it holds the latest kMostHeaderFiles such files, and no leftovers
+// of processes that died while they wrote one.
+inline constexpr size_t kMostHeaderFiles = 16;
+Status StorePlaces(const std::string& cache_folder, const CheckpointSource& source, const CheckpointPlaces& places);
 
 // Where Load and Store look.
 std::string PlacesPath(const std::string& cache_folder, const CheckpointSource& source);

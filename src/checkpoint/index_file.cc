@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "base/json.h"
+#include "base/model_file.h"
 
 namespace deltafin {
 namespace {
@@ -50,7 +50,7 @@ void SortShards(std::vector<IndexedShard>& shards, TensorDirectory& directory) {
 
 Status ReadIndex(const std::string& path, TensorDirectory& directory, std::vector<std::string>* unknown,
                  std::vector<IndexedShard>& shards) {
-  DFIN_TRY(const std::string text, ReadCheckpointText(path, kMaxIndexBytes));
+  DFIN_TRY(const std::string text, ReadModelFile(path, kMaxIndexBytes));
   ShardNumbers numbers(shards);
   return ParseIndex(text, path, [&](std::string_view tensor, std::string_view shard) -> Status {
     const TensorDirectory::Lookup found = directory.Find(tensor);
@@ -105,7 +105,9 @@ Result<FolderIndex> ReadFolderIndex(const std::string& folder, TensorDirectory& 
     return index;
   }
   if (stamp.error().code() != ErrorCode::kNotFound) return Failure(std::move(stamp.error()));
-  if (!StampFile(folder + "/" + kSingleFileName))
+  const Result<FileStamp> single = StampFile(folder + "/" + kSingleFileName);
+  if (!single && single.error().code() != ErrorCode::kNotFound) return Failure(single.error());
+  if (!single)
     return Fail(ErrorCode::kNotFound, path, ": expected this file, or one ", kSingleFileName,
                 ", got neither: download the rest of the checkpoint into ", folder);
   index.shards.push_back({kSingleFileName, directory.slot_count(), 0, directory.Name(0)});

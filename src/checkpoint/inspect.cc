@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/model_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/index_file.h"
 #include "checkpoint/shard_file.h"
@@ -39,7 +40,7 @@ class Inspector {
 
   bool ReadConfig() {
     const std::string path = Path("config.json");
-    const Result<std::string> text = ReadCheckpointText(path, kMaxConfigBytes);
+    const Result<std::string> text = ReadModelFile(path, kMaxConfigBytes);
     if (!text) {
       Problem(text.error().message());
       return false;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/bytes.h"
+#include "base/model_file.h"
 #include "base/units.h"
 
 namespace deltafin {
@@ -188,13 +189,13 @@ Status CheckDistinct(const std::vector<TensorEntry>& tensors, const std::string&
   return Fail(ErrorCode::kCorrupt, what, ": tensor ", Quote(*twice), ": expected once in the header, got it twice");
 }
 
+}  // namespace
+
 bool IsPlainFileName(std::string_view name) {
   if (name.empty() || name.size() > 255 || name == "." || name == "..") return false;
   return std::none_of(name.begin(), name.end(),
                       [](char c) { return c == '/' || c == '\\' || static_cast<unsigned char>(c) < 0x20; });
 }
-
-}  // namespace
 
 Result<SafetensorsHeader> SafetensorsHeader::Parse(std::string_view json, const std::string& what) {
   Document document;
@@ -267,18 +268,6 @@ Status ParseIndex(std::string_view json, const std::string& what, const IndexVis
     DFIN_TRY_VOID(visit(member.key, shard));
   }
   return {};
-}
-
-bool IsLfsPointer(std::string_view first_bytes) {
-  constexpr std::string_view kStart = "version https://git-lfs";
-  const size_t compared = std::min(kStart.size(), first_bytes.size());
-  return compared >= 8 && first_bytes.substr(0, compared) == kStart.substr(0, compared);
-}
-
-Failure LfsPointerError(const std::string& what) {
-  return Fail(ErrorCode::kCorrupt, what,
-              ": expected the file itself, got a git-lfs pointer to it: fetch the contents with 'git lfs pull' in that "
-              "folder, or download the file again");
 }
 
 }  // namespace deltafin

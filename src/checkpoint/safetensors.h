@@ -61,14 +61,12 @@ class SafetensorsHeader {
 // The header length that the first 8 bytes of a file of `file_bytes` announce, if such a file can hold it.
 Result<uint64_t> ReadHeaderLength(std::string_view first_bytes, uint64_t file_bytes, const std::string& what);
 
+// The name of a file in the same folder: no folder, no "..", no control characters, at most 255 bytes.
+bool IsPlainFileName(std::string_view name);
+
 // Visits every (tensor, shard file) of model.safetensors.index.json in file order, without keeping them. Shard names
-// are plain file names: no folder, no "..". Stops at the first error of `visit`.
+// are plain file names. Stops at the first error of `visit`.
 using IndexVisitor = std::function<Status(std::string_view tensor, std::string_view shard)>;
 Status ParseIndex(std::string_view json, const std::string& what, const IndexVisitor& visit);
-
-// Git keeps large files outside the repository and leaves such a pointer in their place.
-bool IsLfsPointer(std::string_view first_bytes);
-// The error for it, with advice.
-Failure LfsPointerError(const std::string& what);
 
 }  // namespace deltafin

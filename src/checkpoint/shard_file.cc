@@ -10,7 +10,6 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/json.h"
 #include "base/units.h"
 #include "checkpoint/integrity.h"
 
@@ -24,7 +23,8 @@ Failure SystemError(const std::string& path, int error) {
 
 Result<FileStamp> StampFrom(const struct stat& info, const std::string& path) {
   if (!S_ISREG(info.st_mode))
-    return Fail(ErrorCode::kInvalidArgument, path, ": expected a regular file, got something else");
+    return Fail(ErrorCode::kCorrupt, path, ": expected a regular file, got ",
+                S_ISDIR(info.st_mode) ? "a folder" : "a special file");
   // The field of struct stat that holds nanoseconds has another name on every system.
   std::error_code error;
   const auto modified = std::filesystem::last_write_time(path, error).time_since_epoch();
@@ -94,12 +94,6 @@ Status CheckShardSize(const ShardHeader& shard, const std::string& path) {
               FormatBytes(wanted), ") as its header says, got ", got, " (", FormatBytes(got), "): download it again");
 }
 
-Result<std::string> ReadCheckpointText(const std::string& path, uint64_t max_bytes) {
-  DFIN_TRY(std::string text, ReadWholeFile(path, max_bytes));
-  if (IsLfsPointer(text)) return LfsPointerError(path);
-  return text;
-}
-
 Status CheckCheckpointFolder(const std::string& folder) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(folder, error);
@@ -107,7 +101,8 @@ Status CheckCheckpointFolder(const std::string& folder) {
     return Fail(ErrorCode::kNotFound, folder, ": expected a checkpoint folder, got nothing of that name");
   if (error) return Fail(ErrorCode::kIo, folder, ": cannot be looked at: ", error.message());
   if (!std::filesystem::is_directory(status))
-    return Fail(ErrorCode::kInvalidArgument, folder, ": expected a folder with config.json and shards, got a file");
+    return Fail(ErrorCode::kNotFound, folder,
+                ": is not a folder: expected one with config.json and shards, got a file");
   return {};
 }
 

@@ -18,7 +18,7 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-// kNotFound, kIo; kInvalidArgument when it is not a regular file.
+// kNotFound, kIo; kCorrupt when it is not a regular file.
 Result<FileStamp> StampFile(const std::string& path);
 
 struct ShardHeader {
@@ -33,10 +33,7 @@ Status CheckShardSize(const ShardHeader& shard, const std::string& path);
 
 inline constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 
-// kNotFound, kIo; kInvalidArgument when it is not a folder.
+// kNotFound (also when it is not a folder), kIo.
 Status CheckCheckpointFolder(const std::string& folder);
-
-// A whole text file of a checkpoint: as ReadWholeFile, and git-lfs pointers are refused with advice.
-Result<std::string> ReadCheckpointText(const std::string& path, uint64_t max_bytes);
 
 }  // namespace deltafin

@@ -5,7 +5,7 @@
 // chat is chat_encoder.h and response_parser.h; this class knows no roles and adds no begin or end token. Any bytes may
 // be encoded, also ill-formed UTF-8; decoding the ids gives the same bytes back. Ownership: owns its tables; movable.
 // Thread rule: const after creation, any number of threads. Errors: kNotFound (a missing file, named), kCorrupt (files
-// that contradict the layout), kUnavailable (git-lfs pointer).
+// that contradict the layout, git-lfs pointers).
 //
 //   DFIN_TRY(const Tokenizer tokenizer, Tokenizer::Load(folder));
 //   std::vector<TokenId> ids = tokenizer.EncodeRaw("Once upon a time");

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/json.h"
+#include "base/model_file.h"
 #include "text/rank_file.h"
 
 namespace deltafin {
@@ -13,15 +13,8 @@ namespace {
 
 constexpr uint64_t kMostFileBytes = 256u << 20;
 
-Result<std::string> ReadModelFile(const std::string& path) {
-  DFIN_TRY(std::string bytes, ReadWholeFile(path, kMostFileBytes));
-  if (bytes.starts_with("version https://git-lfs"))
-    return Fail(ErrorCode::kUnavailable, path, ": expected the file itself, got a git-lfs pointer: run git lfs pull");
-  return bytes;
-}
-
 Result<PythonJson> ReadObject(const std::string& path) {
-  DFIN_TRY(const std::string text, ReadModelFile(path));
+  DFIN_TRY(const std::string text, ReadModelFile(path, kMostFileBytes));
   auto json = ParsePythonJson(text);
   if (!json) return FailWith(std::move(json), path);
   if (!json->is_object()) return Fail(ErrorCode::kCorrupt, path, ": expected a JSON object");
@@ -95,7 +88,7 @@ Result<std::vector<TokenId>> EosIdsFrom(const PythonJson& config) {
 Result<TokenizerParts> ReadTokenizerFiles(const std::string& folder) {
   TokenizerParts parts;
   const std::string rank_path = folder + "/tiktoken.model";
-  DFIN_TRY(const std::string rank_file, ReadModelFile(rank_path));
+  DFIN_TRY(const std::string rank_file, ReadModelFile(rank_path, kMostFileBytes));
   auto tokens = ParseRankFile(rank_file);
   if (!tokens) return FailWith(std::move(tokens), rank_path);
   parts.tokens = std::move(*tokens);

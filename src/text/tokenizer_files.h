@@ -3,7 +3,7 @@
 // Reads tiktoken.model, tokenizer_config.json (added_tokens_decoder), config.json (vocab_size, eos_token_id,
 // media_placeholder_token_id; also inside text_config) and generation_config.json (eos_token_id) where it exists. The
 // parts are checked against each other by Tokenizer::Create. The ...From functions are pure. Errors: kNotFound, kIo,
-// kCorrupt, kUnavailable (a git-lfs pointer instead of the file); each message names the file.
+// kCorrupt (a git-lfs pointer instead of the file included); each message names the file.
 #pragma once
 
 #include <string>

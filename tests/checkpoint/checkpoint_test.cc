@@ -2,13 +2,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint_index.h"
+#include "checkpoint/integrity.h"
 #include "checkpoint/micro_copy.h"
 #include "spec/tensor_table.h"
 
@@ -37,6 +41,7 @@ TEST(Checkpoint, PutsEveryTensorWhereTheHeadersSay) {
   ASSERT_TRUE(opened) << opened.error().message();
   const ExpertGeometry geometry(opened->spec());
   int dense = 0, parts = 0;
+  uint64_t dense_bytes = 0;
   for (int number = 1; number <= 7; ++number) {
     const test::ForeignHeader header = test::ReadForeignHeader(copy.shard(number));
     for (const auto& [name, value] : header.tensors.items()) {
@@ -48,6 +53,7 @@ TEST(Checkpoint, PutsEveryTensorWhereTheHeadersSay) {
         EXPECT_EQ(opened->shard(place.shard).path(), copy.shard(number)) << name;
         EXPECT_EQ(place.bytes, value["data_offsets"][1].get<uint64_t>() - value["data_offsets"][0].get<uint64_t>());
         ++dense;
+        dense_bytes += place.bytes;
         continue;
       }
       const ExpertPlace& place = opened->Expert({parsed.layer, static_cast<int32_t>(parsed.expert)});
@@ -61,8 +67,7 @@ TEST(Checkpoint, PutsEveryTensorWhereTheHeadersSay) {
   }
   EXPECT_EQ(dense, 23 + 28 + 22 + 28 + 28 + 22 + 5);
   EXPECT_EQ(parts, 5 * 40 * 6);
-  EXPECT_EQ(opened->expert_bytes_total(), 5u * 40 * 3264);
-  EXPECT_EQ(opened->dense_bytes_total() + opened->expert_bytes_total(), 2217184u);  // metadata.total_size of the index
+  EXPECT_EQ(dense_bytes + 5u * 40 * 3264, 2217184u);  // metadata.total_size of the index
 }
 
 TEST(Checkpoint, ListsALayersDenseTensorsInFileOrder) {
@@ -173,7 +178,56 @@ TEST(BadCheckpoint, FolderThatIsNotThere) {
 }
 
 TEST(BadCheckpoint, FileInsteadOfAFolder) {
-  EXPECT_THAT(Checkpoint::Open({test::RepoPath("CMakeLists.txt"), ""}).error().message(), HasSubstr("got a file"));
+  const auto opened = Checkpoint::Open({test::RepoPath("CMakeLists.txt"), ""});
+  EXPECT_EQ(opened.error().code(), ErrorCode::kNotFound);
+  EXPECT_THAT(opened.error().message(), HasSubstr("is not a folder"));
+}
+
+// Each file of a checkpoint replaced by something that is none; opening a pipe for reading would wait for ever.
+TEST(BadCheckpoint, FoldersPipesAndDevicesInPlaceOfFiles) {
+  for (const std::string& file : {std::string("config.json"), std::string(kIndex), MicroCopy::ShardName(2)}) {
+    MicroCopy copy;
+    const std::string path = copy.path(file);
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    EXPECT_EQ(copy.Code(), ErrorCode::kCorrupt) << file;
+    EXPECT_THAT(copy.Message(), AllOf(HasSubstr(file), HasSubstr("expected a regular file")));
+    std::filesystem::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    EXPECT_EQ(copy.Code(), ErrorCode::kCorrupt) << file;
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink("/dev/zero", path);
+    EXPECT_EQ(copy.Code(), ErrorCode::kCorrupt) << file;
+  }
+}
+
+TEST(BadCheckpoint, PipeInPlaceOfTheSingleFile) {
+  MicroCopy copy;
+  std::filesystem::remove(copy.path(kIndex));
+  ASSERT_EQ(mkfifo(copy.path("model.safetensors").c_str(), 0600), 0);
+  EXPECT_EQ(copy.Code(), ErrorCode::kCorrupt);
+}
+
+TEST(Checkpoint, OpeningReportsEveryShardAndCanBeStopped) {
+  const MicroCopy copy;
+  CheckpointOptions options{copy.folder(), ""};
+  CancelSource cancel;
+  std::vector<std::pair<uint64_t, uint64_t>> seen;
+  options.cancel = cancel.token();
+  options.progress = [&](uint64_t done, uint64_t total) { seen.emplace_back(done, total); };
+  ASSERT_TRUE(Checkpoint::Open(options));
+  ASSERT_EQ(seen.size(), 7u);
+  for (uint64_t i = 0; i < 7; ++i) EXPECT_EQ(seen[i], std::pair(i + 1, uint64_t{7}));
+
+  seen.clear();
+  options.progress = [&](uint64_t done, uint64_t total) {
+    seen.emplace_back(done, total);
+    if (done == 3) cancel.Cancel();
+  };
+  const auto stopped = Checkpoint::Open(options);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code(), ErrorCode::kCancelled);
+  EXPECT_EQ(seen.size(), 3u);
 }
 
 TEST(BadCheckpoint, FolderThatMayNotBeRead) {
@@ -425,6 +479,55 @@ TEST_F(HeaderCache, AFolderThatCannotBeWrittenCostsNothingButTime) {
   const auto opened = Checkpoint::Open({copy_.folder(), file});
   ASSERT_TRUE(opened) << opened.error().message();
   EXPECT_FALSE(opened->headers_were_cached());
+  EXPECT_THAT(opened->index_cache_note(), AllOf(HasSubstr("cannot be cached"), HasSubstr(file)));
+}
+
+TEST_F(HeaderCache, SaysNothingWhenItWorksOrIsNotWanted) {
+  EXPECT_EQ(Open()->index_cache_note(), "");
+  EXPECT_EQ(Open()->index_cache_note(), "");
+  EXPECT_EQ(copy_.Open()->index_cache_note(), "");
+}
+
+TEST_F(HeaderCache, AForgedShardNameNeverLeavesTheFolder) {
+  const Result<Checkpoint> opened = Open();
+  ASSERT_TRUE(opened);
+  const TensorDirectory directory(opened->spec());
+  CheckpointSource source;
+  source.folder = copy_.folder();
+  source.config_hash = Hash64(test::ReadBytes(copy_.path("config.json")));
+  source.index = *StampFile(copy_.path(kIndex));
+  std::optional<CheckpointPlaces> places = ParsePlaces(test::ReadBytes(CacheFile()), source, directory);
+  ASSERT_TRUE(places);
+  ASSERT_TRUE(ParsePlaces(SerializePlaces(source, *places), source, directory));
+  for (const char* name : {"../x", "/etc/passwd", "..", "", "a/b"}) {
+    places->shards[0] = name;
+    EXPECT_FALSE(ParsePlaces(SerializePlaces(source, *places), source, directory)) << name;
+  }
+}
+
+TEST_F(HeaderCache, KeepsTheLatestFilesAndRemovesLeftoversOfDeadProcesses) {
+  const std::string state = cache_.path() + "/state";
+  std::filesystem::create_directory(state);
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (int age = 1; age <= 20; ++age) {
+    const std::string path = Cat(state, "/headers-", 1000 + age, ".bin");
+    test::WriteBytes(path, "x");
+    std::filesystem::last_write_time(path, now - std::chrono::hours(age));
+  }
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  const std::string dead = Cat(state, "/headers-77.bin.part-", child);
+  const std::string alive = Cat(state, "/headers-78.bin.part-", getppid());
+  const std::string other = Cat(state, "/notes.part-", child);
+  for (const std::string& path : {dead, alive, other}) test::WriteBytes(path, "x");
+  ASSERT_TRUE(Open());
+  const auto exists = [](const std::string& path) { return std::filesystem::exists(path); };
+  EXPECT_FALSE(exists(dead));
+  EXPECT_TRUE(exists(alive));
+  EXPECT_TRUE(exists(other));
+  for (int age = 1; age <= 20; ++age) EXPECT_EQ(exists(Cat(state, "/headers-", 1000 + age, ".bin")), age <= 15) << age;
+  EXPECT_TRUE(Open()->headers_were_cached());
 }
 
 }  // namespace

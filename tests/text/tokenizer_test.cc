@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -239,10 +240,27 @@ TEST_F(TokenizerFolder, AMissingFileIsNamed) {
 TEST_F(TokenizerFolder, AGitLfsPointerSaysWhatToDo) {
   for (const char* name : kNames) {
     Write(name, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
-    ExpectLoadFails(ErrorCode::kUnavailable,
-                    std::string(name) + ": expected the file itself, got a git-lfs pointer: run git lfs pull");
+    ExpectLoadFails(ErrorCode::kCorrupt,
+                    std::string(name) + ": expected the file itself, got a git-lfs pointer to it");
     std::filesystem::copy_file(RepoPath("models/k3-nano/") + name, folder_.path() + "/" + name,
                                std::filesystem::copy_options::overwrite_existing);
+  }
+}
+
+TEST_F(TokenizerFolder, FoldersPipesAndDevicesInPlaceOfFilesAreRefusedWithoutWaiting) {
+  for (const char* name : kNames) {
+    const std::string path = folder_.path() + "/" + name;
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    ExpectLoadFails(ErrorCode::kCorrupt, std::string(name) + ": expected a regular file");
+    std::filesystem::remove(path);
+    ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+    ExpectLoadFails(ErrorCode::kCorrupt, std::string(name) + ": expected a regular file");
+    std::filesystem::remove(path);
+    std::filesystem::create_symlink("/dev/zero", path);
+    ExpectLoadFails(ErrorCode::kCorrupt, std::string(name) + ": expected a regular file");
+    std::filesystem::remove(path);
+    std::filesystem::copy_file(RepoPath("models/k3-nano/") + name, path);
   }
 }
 
