@@ -1,7 +1,7 @@
-// bytes.h: spans of bytes, alignment arithmetic, checked narrowing and multiplication, unaligned loads.
+// bytes.h: spans of bytes, alignment arithmetic, checked addition and multiplication, unaligned loads.
 //
-// What every layer that handles sizes needs so that none of them writes it again. Alignments are powers of two or any other
-// positive number. Pure functions; Narrow aborts on a value that does not fit (a programmer error).
+// What every layer that handles sizes needs so that none of them writes it again. Alignments are powers of two or any
+// other positive number. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,6 @@ using MutBytes = std::span<std::byte>;
 constexpr uint64_t AlignDown(uint64_t value, uint64_t alignment) { return value / alignment * alignment; }
 constexpr uint64_t AlignUp(uint64_t value, uint64_t alignment) { return AlignDown(value + alignment - 1, alignment); }
 constexpr int64_t CeilDiv(int64_t value, int64_t divisor) { return (value + divisor - 1) / divisor; }
-
-// Converts between integer types; the value must fit.
-template <typename To, typename From>
-constexpr To Narrow(From value) {
-  const To result = static_cast<To>(value);
-  DFIN_CHECK(static_cast<From>(result) == value && (result < To{}) == (value < From{}), "integer does not fit");
-  return result;
-}
 
 // a * b, or false when the product does not fit.
 inline bool MultiplyChecked(uint64_t a, uint64_t b, uint64_t* product) {

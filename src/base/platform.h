@@ -1,22 +1,10 @@
 // platform.h: what differs between operating systems and compilers, as constants.
 //
-// The only header outside kernels that may hold a conditional on them; everything else is chosen by which file is linked
-// (machine_linux.cc, direct_file_darwin.cc, ...).
+// The only header outside kernels that may hold a conditional on them; everything else is chosen by which file is
+// linked (machine_linux.cc, direct_file_darwin.cc, ...).
 #pragma once
 
 namespace deltafin {
-
-#if defined(__linux__)
-inline constexpr bool kIsLinux = true;
-#else
-inline constexpr bool kIsLinux = false;
-#endif
-
-#if defined(__x86_64__)
-inline constexpr bool kIsX86 = true;
-#else
-inline constexpr bool kIsX86 = false;
-#endif
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kIsSanitized = true;

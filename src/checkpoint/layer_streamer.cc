@@ -130,11 +130,6 @@ void LayerStreamer::ReadAhead(size_t position) {
   }
 }
 
-Status LayerStreamer::Await(Buffer& buffer, CancelToken cancel) {
-  if (!buffer.reads.WaitUnless(cancel)) return Fail(ErrorCode::kCancelled, "stopped");
-  return buffer.reads.Wait();
-}
-
 // Sets `buffer` to the one with the unit's bytes.
 Status LayerStreamer::Read(int unit, Buffer*& buffer, CancelToken cancel) {
   const bool was_started = buffer != nullptr;
@@ -142,14 +137,16 @@ Status LayerStreamer::Read(int unit, Buffer*& buffer, CancelToken cancel) {
     DFIN_TRY(buffer, Claim(Position(unit), cancel));
     Start(*buffer, unit, IoPriority::kDemand);
   }
-  Status status = Await(*buffer, cancel);
-  if (!status && status.error().code() != ErrorCode::kCancelled && was_started) {
+  // A cancelled wait leaves the unit on its way; a failed one leaves nothing.
+  if (!buffer->reads.WaitUnless(cancel)) return Fail(ErrorCode::kCancelled, "stopped");
+  Status status = buffer->reads.Wait();
+  if (!status && was_started) {
     // It may have failed long before anybody wanted it: what counts is whether it can be read now.
     Start(*buffer, unit, IoPriority::kDemand);
-    status = Await(*buffer, cancel);
+    if (!buffer->reads.WaitUnless(cancel)) return Fail(ErrorCode::kCancelled, "stopped");
+    status = buffer->reads.Wait();
   }
-  // A cancelled wait leaves the unit on its way; a failed one leaves nothing.
-  if (!status && status.error().code() != ErrorCode::kCancelled) buffer->unit = -1;
+  if (!status) buffer->unit = -1;
   return status;
 }
 

@@ -65,7 +65,6 @@ class LayerStreamer {
   Result<Buffer*> Claim(size_t position, CancelToken cancel);
   Buffer& BestToClaim(size_t position) const;
   void Start(Buffer& buffer, int unit, IoPriority priority);
-  Status Await(Buffer& buffer, CancelToken cancel);
   Status Read(int unit, Buffer*& buffer, CancelToken cancel);
   // Forgets the unit of a buffer without reads in flight.
   static void Empty(Buffer& buffer);

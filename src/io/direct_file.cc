@@ -14,7 +14,6 @@ DirectFile& DirectFile::operator=(DirectFile&& other) noexcept {
     fd_ = std::exchange(other.fd_, -1);
     size_ = std::exchange(other.size_, 0);
     alignment_ = std::exchange(other.alignment_, 1);
-    device_ = other.device_;
     buffered_ = other.buffered_;
   }
   return *this;

@@ -29,8 +29,6 @@ class DirectFile {
   // Offsets, lengths and memory of reads must be multiples of this (a power of two, 1..64 KiB; 512 or 4096 as a rule).
   uint64_t alignment() const { return alignment_; }
   bool buffered() const { return buffered_; }
-  // Device number of the file system: reads of one device share a queue.
-  uint64_t device() const { return device_; }
 
  private:
   void Close() noexcept;
@@ -39,7 +37,6 @@ class DirectFile {
   int fd_ = -1;
   uint64_t size_ = 0;
   uint64_t alignment_ = 1;
-  uint64_t device_ = 0;
   bool buffered_ = false;
 };
 

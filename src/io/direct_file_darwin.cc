@@ -37,7 +37,6 @@ Result<DirectFile> DirectFile::Open(const std::string& path) {
   file.alignment_ = file.buffered_ ? 1 : kBlock;
   if (fstat(file.fd_, &info) != 0) return OpenFailure(path, errno);
   file.size_ = static_cast<uint64_t>(info.st_size);
-  file.device_ = static_cast<uint64_t>(info.st_dev);
   return file;
 }
 

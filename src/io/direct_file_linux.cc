@@ -84,7 +84,6 @@ Result<DirectFile> DirectFile::Open(const std::string& path) {
   }
   if (fstat(file.fd_, &info) != 0) return OpenFailure(path, errno);
   file.size_ = static_cast<uint64_t>(info.st_size);
-  file.device_ = info.st_dev;
   return file;
 }
 

@@ -13,16 +13,6 @@ uint64_t Sum(const std::vector<TensorSpec>& tensors) {
 
 }  // namespace
 
-uint64_t KdaStateBytes(const ModelSpec& spec) {
-  const int64_t state = spec.kda_width() * spec.kda_head_dim;
-  const int64_t tails = 3 * (spec.conv_kernel - 1) * spec.kda_width();
-  return static_cast<uint64_t>(spec.num_kda_layers * (state + tails)) * sizeof(float);
-}
-
-uint64_t MlaCacheBytesPerToken(const ModelSpec& spec) {
-  return static_cast<uint64_t>(spec.num_mla_layers * spec.latent_width()) * sizeof(float);
-}
-
 uint64_t DenseWeightBytes(const ModelSpec& spec) {
   uint64_t bytes = Sum(GlobalTensors(spec));
   for (int l = 0; l < static_cast<int>(spec.layers.size()); ++l) bytes += Sum(LayerTensors(spec, l));

@@ -32,13 +32,6 @@ TEST(DirectFile, TellsSizeAlignmentAndPath) {
   EXPECT_GE(file->fd(), 0);
 }
 
-TEST(DirectFile, OfOneFileSystemShareADevice) {
-  const test::TempFolder folder;
-  test::WriteTestFile(folder.path() + "/a", 10);
-  test::WriteTestFile(folder.path() + "/b", 10);
-  EXPECT_EQ(DirectFile::Open(folder.path() + "/a")->device(), DirectFile::Open(folder.path() + "/b")->device());
-}
-
 TEST(DirectFile, AnEmptyFileOpens) {
   const test::TempFolder folder;
   test::WriteTestFile(folder.path() + "/empty", 0);
