@@ -38,8 +38,8 @@ class AnswerStream {
   // A stop string was met, or the message is over.
   bool ended() const { return matcher_.matched() || (parser_ && parser_->done()); }
   bool stop_string_met() const { return matcher_.matched(); }
-  // Chat only.
-  const ParsedResponse* response() const { return parser_ ? &parser_->result() : nullptr; }
+  // Chat only: where the message stands.
+  const ResponseParser& parser() const { return *parser_; }
 
  private:
   void Take(const std::vector<ResponseEvent>& events, std::vector<Piece>& pieces);

@@ -4,20 +4,25 @@
 #include <memory>
 
 #include "app/answer_stream.h"
+#include "app/chat_setup.h"
 #include "app/commands.h"
 #include "app/conversation.h"
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
 #include "app/line_reader.h"
+#include "app/option_checks.h"
 #include "app/run_report.h"
 #include "app/sampling_options.h"
 #include "app/text_model.h"
+#include "base/units.h"
 
 namespace deltafin {
 namespace {
 
 // An answer needs some room: a prompt may take all of the context but this part.
 constexpr int64_t kAnswerRoomDivisor = 8;
+// Forgetting means reading the rest again, so it is done seldom: down to this part of the context.
+constexpr int64_t kKeptDivisor = 2;
 
 constexpr const char* kHelp =
     "/reset   forget the conversation\n"
@@ -32,6 +37,10 @@ struct ChatCommandOptions {
   int64_t max_new = 0;
 };
 
+int64_t ChatLimit(const Session& session) {
+  return session.capacity() - std::max<int64_t>(1, session.capacity() / kAnswerRoomDivisor);
+}
+
 class Chat {
  public:
   Chat(const ChatCommandOptions& options, EngineSetup& setup, const TextModel& text, Session session,
@@ -44,7 +53,7 @@ class Chat {
         sampling_(sampling) {}
 
   Result<int> Loop() {
-    LineReader reader("> ");
+    LineReader reader("> ", setup_.interrupt.token());
     std::string line;
     for (;;) {
       const LineReader::Outcome outcome = reader.Read(&line);
@@ -55,6 +64,10 @@ class Chat {
         setup_.terminal.WriteNote("\n(Ctrl-D or /exit leaves)\n");
         continue;
       }
+      if (outcome == LineReader::Outcome::kTooLong) {
+        Note(Cat("(a line of more than ", FormatBytes(LineReader::kMaxBytes), ": it was not sent)\n"));
+        continue;
+      }
       if (line.empty()) continue;
       if (line[0] == '/' && line.rfind("//", 0) != 0) {
         if (!Command(line)) break;
@@ -63,13 +76,14 @@ class Chat {
       DFIN_TRY_VOID(Turn(line[0] == '/' ? line.substr(1) : line));
       if (setup_.interrupt.terminate()) return kExitInterrupted;
     }
+    DFIN_TRY_VOID(setup_.terminal.StdoutStatus());
     return kExitDone;
   }
 
  private:
   void Note(const std::string& text) {
     setup_.terminal.EndLine();
-    setup_.terminal.WriteNote(text);
+    setup_.terminal.WriteNote(Printable(text));
   }
 
   // False: leave.
@@ -88,9 +102,14 @@ class Chat {
 
   // A message that does not fit is refused or makes room; only the model's or the machine's faults are errors.
   Status Turn(const std::string& message) {
-    DFIN_TRY_VOID(conversation_.AddUserMessage(message));
-    const int64_t limit = session_.capacity() - std::max<int64_t>(1, session_.capacity() / kAnswerRoomDivisor);
-    const int dropped = conversation_.TrimTo(limit);
+    const Status added = conversation_.AddUserMessage(message);
+    if (!added) {
+      Note("error: " + added.error().message() + "\n");
+      return {};
+    }
+    const int64_t limit = ChatLimit(session_);
+    const int dropped =
+        conversation_.prompt_tokens() > limit ? conversation_.TrimTo(session_.capacity() / kKeptDivisor) : 0;
     if (conversation_.prompt_tokens() > limit) {
       Note(Cat("(the message is too long: ", conversation_.prompt_tokens(),
                " tokens with the system message, and --context ", session_.capacity(), " leaves ", limit,
@@ -123,27 +142,32 @@ class Chat {
     Result<GenerationResult> result = Generate(*setup_.engine, session_, setup_.monitor, request);
     if (!result) {
       conversation_.DropLastTurn();
+      // A script must hear of it; a person can try again.
+      if (!setup_.terminal.stderr_is_terminal()) return Failure(std::move(result.error()));
       Note("error: " + result.error().message() + "\n(the message was taken back; the conversation goes on)\n");
       return {};
     }
+    DFIN_TRY_VOID(conversation_.AddAnswer(result->tokens, stream.parser()));
     Show(stream.Finish(result->reason == StopReason::kLength));
     if (setup_.terminal.stdout_is_terminal())
       setup_.terminal.EndLine();
     else
       setup_.terminal.Write("\n");
-    if (result->reason == StopReason::kCancelled) {
-      Note("(stopped)\n");
-      setup_.interrupt.Reset();
-    } else if (result->reason == StopReason::kLength) {
-      Note("(cut: no more room)\n");
-    }
-    const bool answer_begun =
-        conversation_.continues_in() == ResponseChannel::kAnswer || !stream.response()->answer.empty();
-    DFIN_TRY_VOID(conversation_.AddAnswer(result->tokens, answer_begun));
+    NoteEnd(*result);
     last_stats_ =
         StatsText({std::move(*result), setup_.engine->counters(), setup_.seconds_load, setup_.engine->Describe(),
                    options_.common.model, sampling_.temperature > 0, request.sampling.seed});
     return {};
+  }
+
+  void NoteEnd(const GenerationResult& result) {
+    if (result.reason == StopReason::kCancelled) {
+      Note("(stopped)\n");
+      setup_.interrupt.Reset();
+    } else if (result.reason == StopReason::kLength) {
+      const bool by_option = options_.max_new != 0 && static_cast<int64_t>(result.tokens.size()) >= options_.max_new;
+      Note(by_option ? "(cut at --max-new)\n" : "(cut: the context is full)\n");
+    }
   }
 
   bool Show(const std::vector<AnswerStream::Piece>& pieces) {
@@ -173,20 +197,19 @@ class Chat {
 Result<int> RunChat(const ChatCommandOptions& o) {
   DFIN_TRY(const SamplingParams defaults, ModelSamplingDefaults(o.common.model));
   DFIN_TRY(const SamplingParams sampling, o.sampling.Resolve(defaults));
-  ChatOptions chat;
-  chat.thinking = o.reasoning_effort != "none";
-  if (chat.thinking) {
-    Result<ThinkingEffort> effort = ParseThinkingEffort(o.reasoning_effort);
-    if (!effort) return FailWith(std::move(effort), "--reasoning-effort");
-    chat.effort = *effort;
-  }
+  DFIN_TRY(const ChatOptions chat, ChatOptionsFor(o.reasoning_effort));
+  EngineSetup setup(/*end_after=*/3);
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
   DFIN_TRY(Conversation conversation, Conversation::Create(*text.tokenizer, o.system, chat));
-  EngineSetup setup(/*end_after=*/3);
-  DFIN_TRY_VOID(setup.Open(o.common, /*json=*/false, text.bytes));
+  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes}));
   DFIN_TRY(Session session, setup.engine->NewSession());
   if (setup.terminal.stderr_is_terminal() && !o.common.quiet)
     setup.terminal.WriteNote(Cat(setup.engine->Describe(), "; /help for commands\n"));
+  if (conversation.prompt_tokens() >= ChatLimit(session))
+    return Fail(ErrorCode::kInvalidArgument, "--system: ", conversation.prompt_tokens(),
+                " tokens with what the format adds, and "
+                "--context ",
+                session.capacity(), " leaves ", ChatLimit(session), " for the whole conversation");
   return Chat(o, setup, text, std::move(session), std::move(conversation), sampling).Loop();
 }
 
@@ -200,7 +223,7 @@ Command AddChat(CLI::App& root) {
   app->add_option("--system", o->system, "System message at the beginning")->type_name("TEXT");
   app->add_option("--reasoning-effort", o->reasoning_effort, "none, low, high or max")->type_name("LEVEL");
   app->add_option("--max-new", o->max_new, "Most new tokens of an answer (default: as many as the context allows)")
-      ->check(CLI::PositiveNumber);
+      ->check([](const std::string& text) { return CheckWhole(text, 1); });
   return {app, [o] { return RunChat(*o); }};
 }
 

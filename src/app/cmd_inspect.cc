@@ -1,16 +1,21 @@
 // `deltafin inspect`: what a model folder holds, how large it is, and what is missing. Reads no weights.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
 #include "app/exit_code.h"
+#include "app/sampling_options.h"
+#include "app/terminal.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "checkpoint/inspect.h"
 #include "model/sequence_state.h"
+#include "text/tokenizer.h"
 
 namespace deltafin {
 namespace {
@@ -122,24 +127,34 @@ void PrintReport(const FolderReport& r) {
   if (r.spec)
     std::printf("tensors        %lld of %lld present\n", static_cast<long long>(r.text_tensors - r.tensors_missing),
                 static_cast<long long>(r.text_tensors));
-  for (const std::string& name : r.examples_missing) std::printf("  missing %s\n", name.c_str());
+  for (const std::string& name : r.examples_missing) std::printf("  missing %s\n", Printable(name).c_str());
   std::printf("tokenizer     ");
   for (const FileReport& file : r.tokenizer_files)
     std::printf(" %s%s", file.name.c_str(), file.present ? "" : " (missing)");
   std::printf("\n");
-  for (const std::string& problem : r.problems) std::printf("problem: %s\n", problem.c_str());
+  for (const std::string& problem : r.problems) std::printf("problem: %s\n", Printable(problem).c_str());
   std::printf("%s\n", r.complete           ? "complete: ready to run"
                       : r.weights_complete ? "weights complete; without tokenizer files only token ids work"
                                            : "not complete: it cannot run");
 }
 
 Result<int> RunInspect(const InspectOptions& o) {
-  DFIN_TRY(const FolderReport report, InspectFolder(o.model));
+  DFIN_TRY(FolderReport report, InspectFolder(o.model));
+  // Being there is not enough: are they files that a tokenizer can be made of?
+  if (report.complete) {
+    const Result<Tokenizer> tokenizer = Tokenizer::Load(o.model);
+    const Result<SamplingParams> sampling = ModelSamplingDefaults(o.model);
+    report.complete = tokenizer && sampling;
+    if (!tokenizer) report.problems.push_back(tokenizer.error().message());
+    if (!sampling) report.problems.push_back(sampling.error().message());
+  }
   if (o.json)
     std::printf("%s\n", DumpJson(ReportJson(report)).c_str());
   else
     PrintReport(report);
-  return report.weights_complete ? kExitDone : kExitBadModel;
+  if (std::fflush(stdout) != 0)
+    return Fail(ErrorCode::kIo, "stdout: the report could not be written: ", std::strerror(errno));
+  return report.weights_complete && report.problems.empty() ? kExitDone : kExitBadModel;
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // `deltafin logits`: the logits of a prompt, and with --taps every intermediate value, as a safetensors file.
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 
 #include "app/commands.h"
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
 #include "app/tap_recorder.h"
+#include "checkpoint/atomic_file.h"
 #include "checkpoint/safetensors_writer.h"
 
 namespace deltafin {
@@ -17,14 +19,18 @@ struct LogitsOptions {
   bool taps = false;
 };
 
-// The output file in the making; values are copied so that views stay valid.
+// The output file in the making: values that it keeps, and views of what lives elsewhere.
 class TensorList {
  public:
   template <typename T>
   void Add(const std::string& name, DType dtype, Shape shape, std::vector<T> values) {
     auto kept = std::make_shared<std::vector<T>>(std::move(values));
-    tensors_.push_back({{name, dtype, shape}, std::as_bytes(std::span(*kept))});
+    AddView(name, dtype, shape, *kept);
     keep_.push_back(kept);
+  }
+  template <typename T>
+  void AddView(const std::string& name, DType dtype, Shape shape, const std::vector<T>& values) {
+    tensors_.push_back({{name, dtype, shape}, std::as_bytes(std::span(values))});
   }
   std::vector<NamedTensor>& tensors() { return tensors_; }
 
@@ -53,14 +59,25 @@ void AddState(const ModelSpec& spec, const SequenceState& state, TensorList& lis
   }
 }
 
+// `taps` outlives the list.
 void AddTaps(const TapRecorder& taps, TensorList& list) {
   for (const auto& [name, t] : taps.floats())
-    list.Add(name, DType::kF32, {static_cast<int64_t>(t.values.size()) / t.width, t.width}, t.values);
+    list.AddView(name, DType::kF32, {static_cast<int64_t>(t.values.size()) / t.width, t.width}, t.values);
   for (const auto& [name, t] : taps.ids())
-    list.Add(name, DType::kI64, {static_cast<int64_t>(t.values.size()) / t.width, t.width}, t.values);
+    list.AddView(name, DType::kI64, {static_cast<int64_t>(t.values.size()) / t.width, t.width}, t.values);
 }
 
 std::vector<int64_t> Wide(const std::vector<TokenId>& ids) { return {ids.begin(), ids.end()}; }
+
+// Better before the work than after it. Nothing is ever written to a model folder.
+Status CheckOutput(const std::string& path, const std::string& model) {
+  std::error_code ignored;
+  const auto folder = std::filesystem::weakly_canonical(std::filesystem::absolute(path), ignored).parent_path();
+  if (folder == std::filesystem::weakly_canonical(std::filesystem::absolute(model), ignored))
+    return Fail(ErrorCode::kInvalidArgument, "--out ", path, ": is in the model folder, which is never written to");
+  DFIN_TRY(const AtomicFile probe, AtomicFile::Create(path));
+  return {};
+}
 
 Result<int> RunLogits(const LogitsOptions& options) {
   DFIN_TRY(const std::vector<TokenId> prompt, ParseIds(options.prompt_ids, "--prompt-ids"));
@@ -68,8 +85,13 @@ Result<int> RunLogits(const LogitsOptions& options) {
   if (!options.then_ids.empty()) {
     DFIN_TRY(then, ParseIds(options.then_ids, "--then-ids"));
   }
+  DFIN_TRY_VOID(CheckOutput(options.out, options.common.model));
+  std::vector<TokenId> all = prompt;
+  all.insert(all.end(), then.begin(), then.end());
   EngineSetup setup;
-  DFIN_TRY_VOID(setup.Open(options.common, /*json=*/false, 0));
+  DFIN_TRY_VOID(setup.Open(options.common, {.result_logit_rows = static_cast<int64_t>(all.size()),
+                                            .result_tap_rows = options.taps ? static_cast<int64_t>(prompt.size()) : 0,
+                                            .prompt = all}));
   const ModelSpec& spec = setup.engine->spec();
   DFIN_TRY(Session session, setup.engine->NewSession());
 

@@ -1,24 +1,27 @@
 // `deltafin run`: one prompt in, one answer out.
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "app/answer_stream.h"
+#include "app/chat_setup.h"
 #include "app/commands.h"
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
+#include "app/option_checks.h"
 #include "app/run_report.h"
 #include "app/sampling_options.h"
 #include "app/text_model.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "text/chat_encoder.h"
 
 namespace deltafin {
 namespace {
 
-constexpr uint64_t kMaxPromptBytes = uint64_t{64} << 20;
+// No context holds more: a token stands for 7 bytes of ordinary text.
+constexpr uint64_t kMaxPromptBytes = uint64_t{16} << 20;
 
 struct RunOptions {
   CommonOptions common;
@@ -43,7 +46,13 @@ Result<std::string> PromptText(const RunOptions& o) {
     if (!text) return Fail(ErrorCode::kInvalidArgument, "--prompt-file ", text.error().message());
     return text;
   }
-  std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  std::string text;
+  char block[65536];
+  while (text.size() <= kMaxPromptBytes && (std::cin.read(block, sizeof block) || std::cin.gcount() > 0))
+    text.append(block, static_cast<size_t>(std::cin.gcount()));
+  if (text.size() > kMaxPromptBytes)
+    return Fail(ErrorCode::kInvalidArgument, "prompt on stdin: expected at most ", FormatBytes(kMaxPromptBytes),
+                ", got more: no context holds that much");
   return text;
 }
 
@@ -54,6 +63,8 @@ Status CheckOptions(const RunOptions& o) {
   if (o.chat && !o.prompt_ids.empty()) return refuse("--chat: makes a message of text; --prompt-ids are ids already");
   if (!o.chat && !o.system.empty()) return refuse("--system: needs --chat");
   if (!o.chat && o.reasoning_effort != "max") return refuse("--reasoning-effort: needs --chat");
+  for (const std::string& stop : o.stops)
+    if (stop.empty()) return refuse("--stop: expected some text, got none");
   if (o.ids && o.json) return refuse("--ids, --json: give one of them (token events carry the ids)");
   return {};
 }
@@ -62,13 +73,7 @@ Result<ChatPrompt> MakeChat(const RunOptions& o, std::string text) {
   std::vector<ChatMessage> messages;
   if (!o.system.empty()) messages.push_back(SystemMessage(o.system));
   messages.push_back(UserMessage(std::move(text)));
-  ChatOptions options;
-  options.thinking = o.reasoning_effort != "none";
-  if (options.thinking) {
-    Result<ThinkingEffort> effort = ParseThinkingEffort(o.reasoning_effort);
-    if (!effort) return FailWith(std::move(effort), "--reasoning-effort");
-    options.effort = *effort;
-  }
+  DFIN_TRY(const ChatOptions options, ChatOptionsFor(o.reasoning_effort));
   return RenderChat(messages, options);
 }
 
@@ -176,9 +181,10 @@ std::vector<TokenId> StopTokens(const Prompt& prompt, const ModelSpec& spec) {
 Result<int> RunRun(const RunOptions& o) {
   DFIN_TRY_VOID(CheckOptions(o));
   DFIN_TRY(const SamplingParams sampling, o.sampling.Resolve({}));
+  EngineSetup setup;  // first: from here on Ctrl-C is an answer of ours
   DFIN_TRY(Prompt prompt, MakePrompt(o));
-  EngineSetup setup;
-  DFIN_TRY_VOID(setup.Open(o.common, o.json, prompt.text.bytes));
+  if (setup.interrupt.happened()) return kExitInterrupted;
+  DFIN_TRY_VOID(setup.Open(o.common, {.json = o.json, .tokenizer_bytes = prompt.text.bytes, .prompt = prompt.ids}));
   Engine& engine = *setup.engine;
   DFIN_TRY(Session session, engine.NewSession());
 
@@ -193,11 +199,12 @@ Result<int> RunRun(const RunOptions& o) {
   request.cancel = setup.interrupt.token();
   request.on_token = [&](TokenId id) { return output.Token(id); };
   Result<GenerationResult> result = Generate(engine, session, setup.monitor, request);
-  setup.view.reset();
   if (!result) {
-    setup.terminal.EndLine();
+    setup.StopProgress();
     return Failure(std::move(result.error()));
   }
+  setup.view.reset();
+  setup.json_view.reset();
   output.Finish(result->reason == StopReason::kLength || result->reason == StopReason::kCancelled);
   const bool cancelled = result->reason == StopReason::kCancelled;
 
@@ -205,6 +212,7 @@ Result<int> RunRun(const RunOptions& o) {
                          o.common.model,     sampling.temperature > 0, sampling.seed};
   if (o.json) setup.terminal.Write(DumpJson(StatsEvent(report)) + "\n");
   if (o.stats) setup.terminal.WriteNote(StatsText(report));
+  DFIN_TRY_VOID(setup.terminal.StdoutStatus());
   return cancelled ? kExitInterrupted : kExitDone;
 }
 
@@ -223,7 +231,7 @@ Command AddRun(CLI::App& root) {
   app->add_option("--system", o->system, "System message before it")->type_name("TEXT");
   app->add_option("--reasoning-effort", o->reasoning_effort, "With --chat: none, low, high or max")->type_name("LEVEL");
   app->add_option("--max-new", o->max_new, "Most new tokens (default: as many as the context allows)")
-      ->check(CLI::PositiveNumber);
+      ->check([](const std::string& text) { return CheckWhole(text, 1); });
   app->add_option("--stop", o->stops, "End the answer at this text (repeatable)")->type_name("TEXT");
   app->add_flag("--ids", o->ids, "Print only the new token ids");
   app->add_flag("--json", o->json, "Print events, one JSON object a line");

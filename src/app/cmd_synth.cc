@@ -5,6 +5,7 @@
 #include "app/commands.h"
 #include "app/exit_code.h"
 #include "app/interrupt.h"
+#include "app/option_checks.h"
 #include "app/terminal.h"
 #include "base/clock.h"
 #include "base/thread_pool.h"
@@ -66,10 +67,15 @@ Command AddSynth(CLI::App& root) {
   CLI::App* app = root.add_subcommand("synth", "Write a checkpoint with invented weights");
   app->add_option("--shape", o->shape.name, "k3, k3-slice, nano, or a config.json to take the dimensions from")
       ->required();
-  app->add_option("--layers", o->shape.layers, "Another number of layers")->check(CLI::PositiveNumber);
-  app->add_option("--experts", o->shape.experts, "Another number of experts a layer")->check(CLI::PositiveNumber);
-  app->add_option("--vocab", o->shape.vocabulary, "Another vocabulary")->check(CLI::PositiveNumber);
-  app->add_option("--seed", o->seed, "Same seed, same bytes");
+  app->add_option("--layers", o->shape.layers, "Another number of layers")->check([](const std::string& text) {
+    return CheckWhole(text, 1);
+  });
+  app->add_option("--experts", o->shape.experts, "Another number of experts a layer")
+      ->check([](const std::string& text) { return CheckWhole(text, 1); });
+  app->add_option("--vocab", o->shape.vocabulary, "Another vocabulary")->check([](const std::string& text) {
+    return CheckWhole(text, 1);
+  });
+  app->add_option("--seed", o->seed, "Same seed, same bytes")->check(CheckWholeUnsigned);
   app->add_option("--routing", o->routing, "skewed (like a trained model) or uniform");
   app->add_option("--out", o->out, "Folder to write; new or empty")->required()->type_name("DIR");
   app->add_flag("--quiet", o->quiet, "No progress on stderr");

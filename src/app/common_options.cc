@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "app/option_checks.h"
 #include "base/units.h"
 
 namespace deltafin {
@@ -18,9 +19,9 @@ void CommonOptions::AddTo(CLI::App& app) {
       ->type_name("SIZE");
   app.add_option("--threads", threads, "Threads that compute (default: every usable core)")->check(CLI::Range(1, 1024));
   app.add_option("--context", context, "Most tokens of a conversation (default: 8192 or the model's limit)")
-      ->check(CLI::PositiveNumber);
+      ->check([](const std::string& text) { return CheckWhole(text, 1); });
   app.add_option("--chunk", chunk, "Prompt tokens computed together (default: from the memory plan)")
-      ->check(CLI::PositiveNumber);
+      ->check([](const std::string& text) { return CheckWhole(text, 1); });
   app.add_option("--device", device, "auto, cpu or reference");
   app.add_option("--isa", isa, "Instruction set: auto, avx2, avx512, neon");
   app.add_option("--io", io, "Reading engine: auto, uring or pread");

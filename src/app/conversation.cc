@@ -40,23 +40,27 @@ int64_t Conversation::prompt_tokens() const {
   return static_cast<int64_t>(count);
 }
 
-Status Conversation::AddAnswer(const std::vector<TokenId>& ids, bool answer_begun) {
+Status Conversation::AddAnswer(const std::vector<TokenId>& ids, const ResponseParser& parser) {
   std::vector<TokenId>& turn = turns_.back();
   turn.insert(turn.end(), ids.begin(), ids.end());
   DFIN_TRY(const ChatMarkers markers, tokenizer_->chat_markers());
   if (!ids.empty() && ids.back() == markers.end_of_msg) return {};
+  if (parser.in_tag()) {
+    while (turn.back() != markers.open && turn.back() != markers.close) turn.pop_back();
+    turn.pop_back();
+  }
   std::vector<ChatSegment> tail;
-  const auto element = [&](const char* marker, const char* tag) {
+  const auto tag = [&](const char* marker, std::string_view name) {
     tail.push_back({marker, true});
-    tail.push_back({tag, false});
+    tail.push_back({std::string(name), false});
     tail.push_back({"<|sep|>", true});
   };
-  if (!answer_begun) {
-    element("<|close|>", "think");
-    element("<|open|>", "response");
+  for (const std::string_view element : parser.OpenElements()) tag("<|close|>", element);
+  if (!parser.response_seen()) {
+    tag("<|open|>", "response");
+    tag("<|close|>", "response");
   }
-  element("<|close|>", "response");
-  element("<|close|>", "message");
+  if (!parser.done()) tag("<|close|>", "message");
   tail.push_back({"<|end_of_msg|>", true});
   DFIN_TRY(const std::vector<TokenId> tail_ids, EncodeSegments(*tokenizer_, tail));
   turn.insert(turn.end(), tail_ids.begin(), tail_ids.end());

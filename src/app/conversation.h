@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "text/chat_encoder.h"
+#include "text/response_parser.h"
 #include "text/tokenizer.h"
 
 namespace deltafin {
@@ -29,8 +30,9 @@ class Conversation {
   std::vector<TokenId> Prompt() const;
   ResponseChannel continues_in() const { return continues_in_; }
 
-  // Ends the turn with what the model wrote. `answer_begun`: it had left its thoughts; matters when the turn was cut.
-  Status AddAnswer(const std::vector<TokenId>& ids, bool answer_begun);
+  // Ends the turn with what the model wrote. `parser` has seen exactly `ids` and is not finished: it says what a turn
+  // that was cut lacks.
+  Status AddAnswer(const std::vector<TokenId>& ids, const ResponseParser& parser);
 
   // Drops the oldest turns until the prompt has at most `limit` ids; the last turn is never dropped. Turns dropped.
   int TrimTo(int64_t limit);

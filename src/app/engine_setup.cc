@@ -10,21 +10,28 @@ EngineSetup::EngineSetup(int end_after)
         terminal.WriteNote("deltafin: warning: " + message + "\n");
       }) {}
 
-EngineSetup::~EngineSetup() {
+EngineSetup::~EngineSetup() { StopProgress(); }
+
+void EngineSetup::StopProgress() {
   view.reset();
+  json_view.reset();
   terminal.EndLine();
 }
 
-Status EngineSetup::Open(const CommonOptions& options, bool json, uint64_t tokenizer_bytes) {
+Status EngineSetup::Open(const CommonOptions& options, const Request& request) {
   DFIN_TRY(EngineOptions engine_options, options.ToEngineOptions());
-  engine_options.tokenizer_bytes = tokenizer_bytes;
-  if (json || !options.quiet)
-    view =
-        std::make_unique<ProgressView>(monitor, terminal, json ? ProgressView::Mode::kJson : ProgressView::Mode::kText);
+  engine_options.tokenizer_bytes = request.tokenizer_bytes;
+  engine_options.result_logit_rows = request.result_logit_rows;
+  engine_options.result_tap_rows = request.result_tap_rows;
+  if (request.json) json_view = std::make_unique<ProgressView>(monitor, terminal, ProgressView::Mode::kJson);
+  if (!options.quiet && (!request.json || terminal.stderr_is_terminal()))
+    view = std::make_unique<ProgressView>(monitor, terminal, ProgressView::Mode::kText);
   const SteadyClock clock;
   const int64_t start = clock.NowNs();
-  const auto on_plan = [&](const MemoryPlan& plan) {
+  const auto on_plan = [&](const ModelSpec& spec, const MemoryPlan& plan) -> Status {
+    DFIN_TRY_VOID(CheckTokens(spec, request.prompt, 0, plan.context));
     if (!options.quiet) terminal.WriteNote(plan.Describe());
+    return {};
   };
   DFIN_TRY(engine, Engine::Create(engine_options, {.backends = LinkedBackends(),
                                                    .monitor = monitor,

@@ -20,7 +20,8 @@ struct EngineSetup {
   Interrupt interrupt;
   Logger logger;
   EngineMonitor monitor;
-  std::unique_ptr<ProgressView> view;  // null with --quiet
+  std::unique_ptr<ProgressView> view;       // null with --quiet
+  std::unique_ptr<ProgressView> json_view;  // with --json
   std::unique_ptr<Engine> engine;
   double seconds_load = 0;
 
@@ -28,8 +29,17 @@ struct EngineSetup {
   explicit EngineSetup(int end_after = 2);
   ~EngineSetup();
 
-  // `json`: progress as events on stdout. `tokenizer_bytes`: see EngineOptions.
-  Status Open(const CommonOptions& options, bool json, uint64_t tokenizer_bytes);
+  // Before the last lines are written.
+  void StopProgress();
+
+  struct Request {
+    bool json = false;             // progress as events on stdout too
+    uint64_t tokenizer_bytes = 0;  // these three: see EngineOptions
+    int64_t result_logit_rows = 0;
+    int64_t result_tap_rows = 0;
+    std::span<const TokenId> prompt = {};  // refused before anything large is read, if it cannot be fed
+  };
+  Status Open(const CommonOptions& options, const Request& request);
 };
 
 }  // namespace deltafin

@@ -36,7 +36,9 @@ Interrupt::Interrupt(int end_after) {
   action.sa_handler = OnSignal;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // a closed stdout is an error of write(), not a death
+  // A closed stdout and a file size limit are errors of write(), not deaths.
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
 }
 
 Interrupt::~Interrupt() {

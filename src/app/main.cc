@@ -2,10 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "app/commands.h"
 #include "app/exit_code.h"
+#include "app/option_checks.h"
+#include "app/terminal.h"
 #include "app/version.h"
 
 namespace deltafin {
@@ -18,7 +21,10 @@ int Run(int argc, char** argv) {
   root.failure_message(CLI::FailureMessage::simple);
   const std::vector<Command> commands = {AddRun(root), AddChat(root), AddLogits(root), AddInspect(root),
                                          AddSynth(root)};
-  for (const Command& command : commands) command.app->set_version_flag("--version", VersionText());
+  for (const Command& command : commands) {
+    command.app->set_version_flag("--version", VersionText());
+    RefuseEmptyValues(*command.app);
+  }
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -30,7 +36,8 @@ int Run(int argc, char** argv) {
     const Result<int> code = command.run();
     if (code) return *code;
     if (code.error().code() != ErrorCode::kCancelled)
-      std::fprintf(stderr, "deltafin %s: %s\n", command.app->get_name().c_str(), code.error().message().c_str());
+      std::fprintf(stderr, "deltafin %s: %s\n", command.app->get_name().c_str(),
+                   Printable(code.error().message()).c_str());
     return ToExitCode(code.error().code());
   }
   return kExitUsage;
@@ -42,6 +49,13 @@ int Run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return deltafin::Run(argc, argv);
+  } catch (const std::system_error& e) {
+    std::fprintf(
+        stderr,
+        "deltafin: the system refused a thread or another resource: %s: use fewer --threads, or raise the limit "
+        "(ulimit -u)\n",
+        e.what());
+    return deltafin::kExitResources;
   } catch (const std::bad_alloc&) {
     std::fputs("deltafin: the system gave no more memory: use a smaller --memory\n", stderr);
     return deltafin::kExitResources;

@@ -36,6 +36,29 @@ std::string Count(double value) {
   return text;
 }
 
+// What is done of the phase, in its own units; a step in progress counts by its layers, so that an estimate exists
+// before the first step is through.
+double Done(const EngineMonitor::Snapshot& s) {
+  double done = static_cast<double>(s.done);
+  if ((s.phase == Phase::kPrefill || s.phase == Phase::kDecode) && s.layers > 0)
+    done += static_cast<double>(s.step_rows) * s.layer / s.layers;
+  return done;
+}
+
+// "3 min 12 s left", or for an answer without a known end how long its next token takes. "" when nothing is known yet.
+std::string TimeLeft(const EngineMonitor::Snapshot& s, double seconds) {
+  const bool is_decode = s.phase == Phase::kDecode;
+  // The first new token came from the prompt's pass, at the very start of the phase.
+  const double done = Done(s) - (is_decode && s.done > 0 ? 1 : 0);
+  if (seconds < 1 || done <= 0) return "";
+  if (s.total == 0) {
+    const double next = (static_cast<double>(s.done) - done) * seconds / done;
+    return is_decode && next >= 1 ? FormatSeconds(next) + " to the next" : "";
+  }
+  const double total = static_cast<double>(s.total) - (is_decode ? 1 : 0);
+  return done < total ? FormatSeconds(seconds * (total - done) / done) + " left" : "";
+}
+
 Json ProgressEvent(const EngineMonitor::Snapshot& s, int64_t now_ns, double bytes_per_second) {
   Json event;
   event["event"] = "progress";
@@ -58,25 +81,20 @@ std::string StatusText(const EngineMonitor::Snapshot& s, int64_t now_ns, double 
   std::string text = PhaseName(s.phase);
   const auto part = [&](const std::string& more) { text += "  " + more; };
   const bool is_load = s.phase == Phase::kLoad;
-  if (s.phase != Phase::kOpen) {
+  if (s.phase != Phase::kOpen || s.total != 0) {
     const std::string done = is_load ? FormatBytes(s.done) : std::to_string(s.done);
     const std::string total = is_load ? FormatBytes(s.total) : std::to_string(s.total);
     part(s.total == 0 ? done : done + "/" + total);
   }
   if (s.phase == Phase::kPrefill || s.phase == Phase::kDecode)
     part("layer " + std::to_string(s.layer + 1) + "/" + std::to_string(s.layers));
+  if (s.phase == Phase::kOpen) return text + (s.total == 0 ? "" : " files");
   if (!is_load) part(FormatBytes(s.io.device_bytes) + " read");
   part(FormatRate(bytes_per_second));
-  if (!is_load && s.phase != Phase::kOpen && s.done > 0 && seconds > 0)
-    part(Count(static_cast<double>(s.done) / seconds) + " tok/s");
-  if (s.phase != Phase::kOpen && s.total > 0 && seconds > 1) {
-    // A chunk in progress counts by its layers, so that the estimate exists before the first chunk is through.
-    double share = static_cast<double>(s.done) / static_cast<double>(s.total);
-    if (s.phase == Phase::kPrefill && s.done == 0 && s.layers > 0)
-      share = static_cast<double>(s.layer) / static_cast<double>(s.layers) *
-              std::min(1.0, 512.0 / static_cast<double>(s.total));
-    if (share > 0 && share < 1) part(FormatSeconds(seconds / share - seconds) + " left");
-  }
+  const double tokens = static_cast<double>(s.done) - (s.phase == Phase::kDecode ? 1 : 0);
+  if (!is_load && s.phase != Phase::kOpen && tokens > 0 && seconds > 0) part(Count(tokens / seconds) + " tok/s");
+  const std::string left = TimeLeft(s, seconds);
+  if (!left.empty()) part(left);
   return text;
 }
 

@@ -23,10 +23,17 @@ const char* ToString(StopReason reason) {
   return "";
 }
 
+// Payload read for a token after the first.
+double BytesPerToken(const GenerationResult& g) {
+  const EngineCounters& d = g.used_decoding;
+  if (g.tokens.size() < 2) return 0;
+  return static_cast<double>(d.expert_bytes_demand + d.dense_bytes_streamed) / static_cast<double>(g.tokens.size() - 1);
+}
+
 }  // namespace
 
 Json StatsEvent(const RunReport& r) {
-  const EngineCounters& c = r.counters;
+  const EngineCounters& c = r.total;
   Json event;
   event["event"] = "stats";
   event["prompt_tokens"] = r.result.prompt_tokens;
@@ -43,7 +50,9 @@ Json StatsEvent(const RunReport& r) {
   event["expert_bytes_demand"] = c.expert_bytes_demand;
   event["expert_bytes_prefetch_useful"] = 0;  // there is no prefetch: nothing is read that was not asked for
   event["expert_bytes_prefetch_wasted"] = 0;
-  event["dense_bytes_read"] = c.dense_bytes_read;
+  event["dense_bytes_read"] = c.dense_bytes_loaded + c.dense_bytes_streamed;
+  event["dense_bytes_loaded"] = c.dense_bytes_loaded;
+  event["bytes_per_token_decoding"] = BytesPerToken(r.result);
   event["cache_hits"] = c.cache_hits;
   event["cache_misses"] = c.cache_misses;
   event["seconds_expert_wait"] = c.expert_wait_seconds;
@@ -60,27 +69,22 @@ Json StatsEvent(const RunReport& r) {
 }
 
 std::string StatsText(const RunReport& r) {
-  const EngineCounters& c = r.counters;
   const GenerationResult& g = r.result;
+  const EngineCounters& c = g.used;
   char speed[160];
-  std::snprintf(speed, sizeof speed, "%.2f tokens/s steady, %.2f with the prompt; first token after %s",
+  std::snprintf(speed, sizeof speed, "%.2f tokens/s steady, %.2f with the prompt; first token after %s\n",
                 g.tokens_per_second_steady(), g.tokens_per_second_inclusive(),
                 FormatSeconds(g.seconds_first_token).c_str());
-  const uint64_t wanted = c.cache_hits + c.cache_misses;
-  const double steps = static_cast<double>(g.tokens.size());
   std::string text = Cat(g.prompt_tokens, " prompt tokens, ", g.tokens.size(), " new (", ToString(g.reason),
-                         "), loaded in ", FormatSeconds(r.seconds_load), "\n", speed, "\n");
-  text += Cat("experts: ", c.cache_hits, " of ", wanted, " from memory, ", FormatBytes(c.expert_bytes_demand),
-              " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
-  if (c.dense_bytes_read != 0)
-    text += Cat("dense weights streamed: ", FormatBytes(c.dense_bytes_read), ", waited ",
+                         "), loaded in ", FormatSeconds(r.seconds_load), "\n", speed);
+  text += Cat("experts: ", c.cache_hits, " of ", c.cache_hits + c.cache_misses, " from memory, ",
+              FormatBytes(c.expert_bytes_demand), " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
+  if (c.dense_bytes_streamed != 0)
+    text += Cat("dense weights streamed: ", FormatBytes(c.dense_bytes_streamed), ", waited ",
                 FormatSeconds(c.dense_wait_seconds), "\n");
-  text += Cat("drive: ", FormatBytes(c.io.device_bytes), " in all at ",
-              FormatRate(c.io.busy_seconds > 0 ? static_cast<double>(c.io.device_bytes) / c.io.busy_seconds : 0),
-              " while busy; ",
-              FormatBytes(static_cast<uint64_t>(static_cast<double>(c.expert_bytes_demand + c.dense_bytes_read) /
-                                                (steps > 0 ? steps : 1))),
-              " a new token\n");
+  const double rate = c.io.busy_seconds > 0 ? static_cast<double>(c.io.device_bytes) / c.io.busy_seconds : 0;
+  text += Cat("drive: ", FormatBytes(c.io.device_bytes), " at ", FormatRate(rate), " while busy; ",
+              FormatBytes(static_cast<uint64_t>(BytesPerToken(g))), " a token after the first\n");
   text += Cat("memory: ", FormatBytes(PeakResidentBytes()), " at most; ", r.engine, "\n");
   if (r.sampled) text += Cat("seed: ", r.seed, "\n");
   return text;

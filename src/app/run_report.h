@@ -1,7 +1,7 @@
 // run_report.h: the figures of one request, as the "stats" event and as text for a person.
 //
-// Collects, computes nothing that the engine did not count. Counters are those of the engine since it was made, so in a chat
-// they cover all answers so far. Value type and pure functions.
+// The event counts everything the process read, loading included; the text tells of this request alone. Value type and
+// pure functions.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace deltafin {
 
 struct RunReport {
   GenerationResult result;
-  EngineCounters counters;
+  EngineCounters total;  // since the engine was made, loading included
   double seconds_load = 0;
   std::string engine;  // Engine::Describe()
   std::string model_folder;

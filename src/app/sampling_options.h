@@ -1,7 +1,7 @@
 // sampling_options.h: the sampling options of run and chat, and the model's own defaults.
 //
-// An option that is not given is empty, so that "given" can be told from "default". How sampling works is engine/sampler.h.
-// Thread rule: value type. Errors name the option or the key of generation_config.json.
+// An option that is not given is empty, so that "given" can be told from "default". How sampling works is
+// engine/sampler.h. Thread rule: value type. Errors name the option or the key of generation_config.json.
 #pragma once
 
 #include <optional>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 namespace deltafin {
 namespace {
@@ -34,6 +35,21 @@ int64_t TerminalWidth() {
 
 }  // namespace
 
+std::string Printable(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) {
+      char code[8];
+      std::snprintf(code, sizeof code, "\\x%02x", byte);
+      out += code;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
 Terminal::Terminal()
     : stdout_is_terminal_(isatty(STDOUT_FILENO) != 0), stderr_is_terminal_(isatty(STDERR_FILENO) != 0) {}
 
@@ -56,8 +72,21 @@ void Terminal::Advance(std::string_view text) {
 bool Terminal::Write(std::string_view text) {
   const std::lock_guard lock(mutex_);
   EraseStatus();
-  if (stdout_is_terminal_) Advance(text);
-  return WriteAll(STDOUT_FILENO, text);
+  if (!stdout_is_terminal_) return WriteStdout(text);
+  const std::string shown = Printable(text);
+  Advance(shown);
+  return WriteStdout(shown);
+}
+
+bool Terminal::WriteStdout(std::string_view text) {
+  if (WriteAll(STDOUT_FILENO, text)) return true;
+  if (stdout_error_ == 0) stdout_error_ = errno;
+  return false;
+}
+
+Status Terminal::StdoutStatus() const {
+  if (stdout_error_ == 0 || stdout_error_ == EPIPE) return {};
+  return Fail(ErrorCode::kIo, "stdout: the answer could not be written: ", std::strerror(stdout_error_));
 }
 
 void Terminal::WriteNote(std::string_view text) {
@@ -71,8 +100,9 @@ void Terminal::WriteDim(std::string_view text) {
   const std::lock_guard lock(mutex_);
   if (!stderr_is_terminal_) return;
   EraseStatus();
-  Advance(text);
-  (void)WriteAll(STDERR_FILENO, Dim(text));
+  const std::string shown = Printable(text);
+  Advance(shown);
+  (void)WriteAll(STDERR_FILENO, Dim(shown));
 }
 
 void Terminal::EraseStatus() {

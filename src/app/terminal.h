@@ -10,7 +10,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/result.h"
+
 namespace deltafin {
+
+// `text` with control characters (but newline and tab) written as \xNN: names and messages may come from files that
+// mean no good.
+std::string Printable(std::string_view text);
 
 class Terminal {
  public:
@@ -20,8 +26,10 @@ class Terminal {
   bool stderr_is_terminal() const { return stderr_is_terminal_; }
   bool stdout_is_terminal() const { return stdout_is_terminal_; }
 
-  // To stdout, at once. False when stdout is gone.
+  // To stdout, at once; on a terminal control characters are made visible. False when stdout is gone.
   bool Write(std::string_view text);
+  // kIo when a write to stdout failed for another reason than a reader that had enough.
+  Status StdoutStatus() const;
   // To stderr: whole lines, or (dimmed, on a terminal only) the model's thoughts as they come.
   void WriteNote(std::string_view text);
   void WriteDim(std::string_view text);
@@ -32,12 +40,14 @@ class Terminal {
   void EndLine();
 
  private:
+  bool WriteStdout(std::string_view text);
   void EraseStatus();
   void Advance(std::string_view text);
 
   std::mutex mutex_;
   bool stdout_is_terminal_;
   bool stderr_is_terminal_;
+  int stdout_error_ = 0;     // errno of the first write that failed
   int64_t column_ = 0;       // of the cursor, counted over what both streams wrote to the terminal
   size_t status_width_ = 0;  // columns that the shown status takes
 };

@@ -1,7 +1,7 @@
 // text_model.h: the tokenizer of a model folder, with the memory it takes (a row of the memory plan).
 //
-// Adds to Tokenizer::Load what a person needs to hear: that the folder does not exist, or what still works without tokenizer
-// files. Thread rule: the tokenizer is constant once loaded.
+// Adds to Tokenizer::Load what a person needs to hear: that the folder does not exist, or what still works without
+// tokenizer files. Thread rule: the tokenizer is constant once loaded.
 #pragma once
 
 #include <cstdint>

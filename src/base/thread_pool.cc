@@ -8,7 +8,7 @@
 namespace deltafin {
 namespace {
 
-// About 20 us: longer than the gap between two kernels of a layer, far shorter than a read.
+// Tens of microseconds (a pause takes 5 to 50 ns): longer than the gap between two kernels of a layer, shorter than a read.
 constexpr int kSpins = 4000;
 
 inline void Pause() {
@@ -24,10 +24,17 @@ inline void Pause() {
 ThreadPool::ThreadPool(int threads) {
   DFIN_CHECK(threads >= 1, "a pool has at least the calling thread");
   workers_.reserve(static_cast<size_t>(threads - 1));
-  for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { WorkerLoop(worker); });
+  try {
+    for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { WorkerLoop(worker); });
+  } catch (...) {
+    StopWorkers();  // those that did start
+    throw;
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { StopWorkers(); }
+
+void ThreadPool::StopWorkers() {
   {
     const std::lock_guard lock(mutex_);
     stop_.store(true);

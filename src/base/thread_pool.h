@@ -19,7 +19,7 @@ namespace deltafin {
 
 class ThreadPool {
  public:
-  // `threads` >= 1, the calling thread included.
+  // `threads` >= 1, the calling thread included. Throws std::system_error when the system gives no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -45,6 +45,7 @@ class ThreadPool {
   void Run(int64_t n, int64_t grain, Callback callback, void* context);
   void RunPart(int worker);
   void WorkerLoop(int worker);
+  void StopWorkers();
 
   std::vector<std::thread> workers_;
   std::mutex mutex_;

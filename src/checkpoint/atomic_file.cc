@@ -1,12 +1,14 @@
 #include "checkpoint/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 namespace deltafin {
@@ -32,12 +34,27 @@ void SyncFolder(const std::string& folder) {
   close(fd);
 }
 
+// The file that `path` means: what a symbolic link points to. Renaming over anything but a file of our own would
+// replace a device, a pipe, or what somebody else protected.
+Result<std::string> Target(const std::string& path) {
+  std::error_code failed;
+  std::string target = path;
+  if (std::filesystem::is_symlink(path, failed)) target = std::filesystem::weakly_canonical(path, failed).string();
+  struct stat info {};
+  if (stat(target.c_str(), &info) != 0) return target;
+  if (!S_ISREG(info.st_mode))
+    return Fail(ErrorCode::kInvalidArgument, path, ": expected a file or a name that is free, got something else");
+  if (access(target.c_str(), W_OK) != 0)
+    return Fail(ErrorCode::kInvalidArgument, path, ": exists and may not be written: ", std::strerror(errno));
+  return target;
+}
+
 }  // namespace
 
 Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   AtomicFile file;
-  file.path_ = path;
-  const std::string part = path + std::string(kPartMark) + std::to_string(getpid());
+  DFIN_TRY(file.path_, Target(path));
+  const std::string part = file.path_ + std::string(kPartMark) + std::to_string(getpid());
   file.fd_ = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (file.fd_ < 0) return Fail(ErrorCode::kIo, path, ": cannot create: ", std::strerror(errno));
   file.part_path_ = part;

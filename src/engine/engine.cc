@@ -4,6 +4,7 @@
 
 #include "base/machine.h"
 #include "base/thread_pool.h"
+#include "base/units.h"
 #include "cache/eviction_policy.h"
 #include "checkpoint/expert_store.h"
 
@@ -37,22 +38,32 @@ struct Engine::Parts {
   std::unique_ptr<ExpertStore> store;
   std::unique_ptr<ExpertCache> cache;
   std::unique_ptr<Model> model;
+  uint64_t resident_payload = 0;  // bytes of dense weights that were loaded
 
   ~Parts() {
     monitor->SetIo(nullptr);
     monitor->Enter(Phase::kIdle, 0, clock.NowNs());
   }
 
-  Status OpenCheckpoint(const EngineOptions& options);
+  Status OpenCheckpoint(const EngineOptions& options, const EngineContext& context);
   Status StartReaders(const EngineOptions& options, const EngineContext& context);
-  Status MakePlan(const EngineOptions& options);
+  Status MakePlan(const EngineOptions& options, Logger& logger);
   Status Load(const EngineContext& context);
+  uint64_t ResidentPayload() const;
 };
 
-Status Engine::Parts::OpenCheckpoint(const EngineOptions& options) {
+Status Engine::Parts::OpenCheckpoint(const EngineOptions& options, const EngineContext& context) {
   monitor->Enter(Phase::kOpen, 0, clock.NowNs());
-  DFIN_TRY(Checkpoint opened, Checkpoint::Open({.folder = options.model, .index_cache_folder = options.state_dir}));
+  const auto progress = [this](uint64_t done, uint64_t total) {
+    monitor->SetTotal(total);
+    monitor->SetDone(done);
+  };
+  DFIN_TRY(Checkpoint opened, Checkpoint::Open({.folder = options.model,
+                                                .index_cache_folder = options.state_dir,
+                                                .cancel = context.cancel,
+                                                .progress = progress}));
   checkpoint = std::make_unique<Checkpoint>(std::move(opened));
+  if (!checkpoint->index_cache_note().empty()) context.logger.WarnOnce(checkpoint->index_cache_note());
   monitor->SetLayers(static_cast<int32_t>(checkpoint->spec().layers.size()));
   return {};
 }
@@ -73,7 +84,7 @@ Status Engine::Parts::StartReaders(const EngineOptions& options, const EngineCon
   return {};
 }
 
-Status Engine::Parts::MakePlan(const EngineOptions& options) {
+Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& logger) {
   const ModelSpec& spec = checkpoint->spec();
   MemoryFacts facts;
   facts.available = AvailableMemoryBytes();
@@ -85,6 +96,9 @@ Status Engine::Parts::MakePlan(const EngineOptions& options) {
   facts.io_bytes = kIoBytes;
   facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(WorkspaceFor(spec, rows)); };
   DFIN_TRY(plan, MemoryPlan::Make(options, spec, facts));
+  if (options.memory && *options.memory > facts.available)
+    logger.Warn(Cat("--memory ", FormatBytes(*options.memory), " is more than the ", FormatBytes(facts.available),
+                    " that are available: expect swapping, or an end by the system"));
   return {};
 }
 
@@ -102,8 +116,25 @@ Status Engine::Parts::Load(const EngineContext& context) {
                                       CreateLayerLruPolicy(plan.expert_slots, static_cast<int32_t>(spec.layers.size())),
                                       clock));
   model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
+  resident_payload = ResidentPayload();
   model->on_layer = [this](int32_t layer) { monitor->SetLayer(layer); };
   return {};
+}
+
+// Without the widening of reads to whole blocks.
+uint64_t Engine::Parts::ResidentPayload() const {
+  uint64_t bytes = 0;
+  const auto layers = static_cast<int>(checkpoint->spec().layers.size());
+  for (int l = 0; l < layers; ++l) {
+    if (!plan.residency.resident[static_cast<size_t>(l)]) continue;
+    for (const std::string& name : checkpoint->DenseNames(l)) bytes += checkpoint->Dense(name).bytes;
+  }
+  for (const std::string& name : checkpoint->DenseNames(-1)) {
+    const bool is_embedding = name == "language_model.model.embed_tokens.weight";
+    if (is_embedding ? plan.residency.embedding_resident : plan.residency.resident.back())
+      bytes += checkpoint->Dense(name).bytes;
+  }
+  return bytes;
 }
 
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, const EngineContext& context) {
@@ -114,12 +145,46 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   parts->threads = options.threads == 0 ? UsableCores() : options.threads;
   DFIN_TRY(parts->backend,
            CreateBackend(context.backends, {.device = options.device, .isa = options.isa, .threads = parts->threads}));
-  DFIN_TRY_VOID(parts->OpenCheckpoint(options));
+  DFIN_TRY_VOID(parts->OpenCheckpoint(options, context));
   DFIN_TRY_VOID(parts->StartReaders(options, context));
-  DFIN_TRY_VOID(parts->MakePlan(options));
-  if (context.on_plan) context.on_plan(parts->plan);
+  DFIN_TRY_VOID(parts->MakePlan(options, context.logger));
+  if (context.on_plan) DFIN_TRY_VOID(context.on_plan(parts->checkpoint->spec(), parts->plan));
   DFIN_TRY_VOID(parts->Load(context));
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+}
+
+Status CheckTokens(const ModelSpec& spec, std::span<const TokenId> tokens, int64_t used, int64_t capacity) {
+  for (const TokenId id : tokens)
+    if (id < 0 || id >= spec.vocab_size)
+      return Fail(ErrorCode::kInvalidArgument, "token id ", id, ": expected 0 to ", spec.vocab_size - 1);
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (count <= capacity - used) return {};
+  const std::string in_use = used == 0 ? "" : Cat(used, " are in use and ");
+  const std::string advice = capacity < spec.max_position_embeddings
+                                 ? Cat("raise --context (the model's limit is ", spec.max_position_embeddings, ")")
+                                 : "it is the model's limit: shorten the prompt";
+  return Fail(ErrorCode::kInvalidArgument, "context of ", capacity, " tokens: ", in_use, count,
+              " were given: ", advice);
+}
+
+EngineCounters EngineCounters::Since(const EngineCounters& earlier) const {
+  EngineCounters d = *this;
+  d.layer_passes -= earlier.layer_passes;
+  d.experts_distinct -= earlier.experts_distinct;
+  d.expert_bytes_demand -= earlier.expert_bytes_demand;
+  d.dense_bytes_loaded -= earlier.dense_bytes_loaded;
+  d.dense_bytes_streamed -= earlier.dense_bytes_streamed;
+  d.cache_hits -= earlier.cache_hits;
+  d.cache_misses -= earlier.cache_misses;
+  d.expert_wait_seconds -= earlier.expert_wait_seconds;
+  d.dense_wait_seconds -= earlier.dense_wait_seconds;
+  d.io.reads -= earlier.io.reads;
+  d.io.payload_bytes -= earlier.io.payload_bytes;
+  d.io.device_bytes -= earlier.io.device_bytes;
+  d.io.errors -= earlier.io.errors;
+  d.io.cancelled -= earlier.io.cancelled;
+  d.io.busy_seconds -= earlier.io.busy_seconds;
+  return d;
 }
 
 Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -142,13 +207,7 @@ Result<Session> Engine::NewSession() const {
 Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Rows& logits, CancelToken cancel,
                     ActivationTap* tap) {
   const auto count = static_cast<int64_t>(tokens.size());
-  for (const TokenId id : tokens)
-    if (id < 0 || id >= spec().vocab_size)
-      return Fail(ErrorCode::kInvalidArgument, "token id ", id, ": expected 0 to ", spec().vocab_size - 1);
-  if (session.length() + count > session.capacity())
-    return Fail(ErrorCode::kInvalidArgument, "context of ", session.capacity(), " tokens: ", session.length(),
-                " are in use and ", count, " more were given: raise --context (the model's limit is ",
-                spec().max_position_embeddings, ")");
+  DFIN_TRY_VOID(CheckTokens(spec(), tokens, session.length(), session.capacity()));
   DFIN_CHECK(logits.rows <= count && (logits.rows == 0 || logits.width == spec().vocab_size),
              "logits of another shape");
 
@@ -164,6 +223,7 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     batch.logits_from = std::clamp(first_logit - at, int64_t{0}, rows);
     batch.logits = logits.Slice(std::max(at - first_logit, int64_t{0}), rows - batch.logits_from);
     batch.cancel = cancel;
+    parts_->monitor->SetStepRows(static_cast<uint64_t>(rows));
     DFIN_TRY_VOID(Forward(model, batch));
     session.tokens_.insert(session.tokens_.end(), batch.tokens.begin(), batch.tokens.end());
     at += rows;
@@ -179,7 +239,8 @@ EngineCounters Engine::counters() const {
   out.experts_distinct = parts_->model->experts.distinct_total();
   out.record_bytes = parts_->store->record_bytes();
   out.expert_bytes_demand = c.demand_bytes;
-  out.dense_bytes_read = parts_->dense->streamed_bytes();
+  out.dense_bytes_loaded = parts_->resident_payload;
+  out.dense_bytes_streamed = parts_->dense->streamed_bytes();
   out.cache_hits = c.hits;
   out.cache_misses = c.misses;
   out.expert_wait_seconds = c.wait_seconds;

@@ -32,24 +32,31 @@ struct EngineContext {
   EngineMonitor& monitor;
   Logger& logger;
   CancelToken cancel;  // ends loading
-  // Shown before anything large is read, so that a user sees what is about to happen.
-  std::function<void(const MemoryPlan&)> on_plan;
+  // Called before anything large is read: shows the plan, and may refuse what it would be read for.
+  std::function<Status(const ModelSpec&, const MemoryPlan&)> on_plan;
   // Replaces the I/O engine that the options name. For tests.
   std::function<Result<std::unique_ptr<IoEngine>>()> io_engine;
 };
 
 struct EngineCounters {
   uint64_t layer_passes = 0;
-  uint64_t experts_distinct = 0;     // summed over layers and steps
-  uint64_t record_bytes = 0;         // payload of one expert
-  uint64_t expert_bytes_demand = 0;  // payload
-  uint64_t dense_bytes_read = 0;     // payload, streamed for steps (not the load)
+  uint64_t experts_distinct = 0;      // summed over layers and steps
+  uint64_t record_bytes = 0;          // payload of one expert
+  uint64_t expert_bytes_demand = 0;   // payload
+  uint64_t dense_bytes_loaded = 0;    // payload of the resident weights, read once
+  uint64_t dense_bytes_streamed = 0;  // payload, for steps
   uint64_t cache_hits = 0;
   uint64_t cache_misses = 0;
   double expert_wait_seconds = 0;
   double dense_wait_seconds = 0;
   IoCounters io;
+
+  // What happened since `earlier`; record_bytes stays.
+  EngineCounters Since(const EngineCounters& earlier) const;
 };
+
+// Refuses (kInvalidArgument) what Feed would refuse: an id outside the vocabulary, more tokens than there is room for.
+Status CheckTokens(const ModelSpec& spec, std::span<const TokenId> tokens, int64_t used, int64_t capacity);
 
 class Engine {
  public:

@@ -27,7 +27,10 @@ struct EngineOptions {
   std::string isa = "auto";                   // --isa: auto | avx2 | avx512 | neon
   std::string io = "auto";                    // --io: auto | uring | pread
   DenseMode dense_mode = DenseMode::kAuto;
-  std::string state_dir = {};    // --state-dir: "" = keep nothing (--no-state)
+  std::string state_dir = {};  // --state-dir: "" = keep nothing (--no-state)
+  // Rows that the caller keeps in memory as results: logits of every token, and with taps every intermediate value.
+  int64_t result_logit_rows = 0;
+  int64_t result_tap_rows = 0;
   uint64_t tokenizer_bytes = 0;  // what the caller's tokenizer holds, for the memory plan
 };
 

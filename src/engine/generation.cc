@@ -31,6 +31,8 @@ Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonito
 
   GenerationResult result;
   result.prompt_tokens = prompt_tokens;
+  const EngineCounters before = engine.counters();
+  EngineCounters after_prompt = before;
   // The last new token is never fed, so the context allows one more than it has room for.
   const int64_t room = std::max<int64_t>(0, session.capacity() - session.length() - prompt_tokens) + 1;
   const int64_t limit = request.max_new == 0 ? room : std::min(request.max_new, room);
@@ -45,6 +47,7 @@ Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonito
   Status fed = feed(request.prompt);
   if (fed) {
     sampler.ObservePrompt(session.tokens());
+    after_prompt = engine.counters();
     monitor.Enter(Phase::kDecode, static_cast<uint64_t>(request.max_new), clock.NowNs());
   }
   while (fed) {
@@ -67,6 +70,9 @@ Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonito
     break;
   }
   monitor.Enter(Phase::kIdle, 0, clock.NowNs());
+  const EngineCounters now = engine.counters();
+  result.used = now.Since(before);
+  result.used_decoding = now.Since(fed || !result.tokens.empty() ? after_prompt : now);
   if (!fed) {
     if (fed.error().code() != ErrorCode::kCancelled) return Failure(std::move(fed.error()));
     result.reason = StopReason::kCancelled;

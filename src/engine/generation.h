@@ -41,6 +41,8 @@ struct GenerationResult {
   int64_t prompt_tokens = 0;
   double seconds_first_token = 0;  // from the call to the first new token
   double seconds_total = 0;
+  EngineCounters used;           // by this request
+  EngineCounters used_decoding;  // of that, after the first new token
   // New tokens after the first over the time after the first; 0 with fewer than two.
   double tokens_per_second_steady() const;
   // All new tokens over the whole time, prompt included.

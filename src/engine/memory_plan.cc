@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kDefaultContext = 8192;
 constexpr int64_t kDefaultChunk = 512;
 constexpr int64_t kSmallestAutoChunk = 16;
+// A chunk is not made shorter than this for the sake of keeping more dense weights in memory.
+constexpr int64_t kShortChunk = 64;
 constexpr int kRingBuffers = 2;
 // Part of the available memory that a plan without --memory leaves to the rest of the machine.
 constexpr uint64_t kLeftToSystemDivisor = 10;
@@ -36,6 +38,7 @@ class Planner {
     if (plan_.budget < floor) return RefuseBudget(floor);
     ChooseChunk();
     ChooseResidency();
+    ShortenChunkForResidency();
     DFIN_TRY_VOID(ChooseSlots());
     WriteRows();
     return std::move(plan_);
@@ -61,30 +64,46 @@ class Planner {
                 FloorSize(floor), ", one slot for each of a token's ", FloorSlots(), " experts");
   }
 
-  // A size that ParseSize reads back as no less than `bytes`.
+  // A size that ParseSize reads back as no less than `bytes`, with room for what differs from one start to the next.
   static std::string FloorSize(uint64_t bytes) {
-    return Cat(CeilDiv(static_cast<int64_t>(bytes), static_cast<int64_t>(kMiB)), "MiB");
+    return Cat(CeilDiv(static_cast<int64_t>(bytes), static_cast<int64_t>(kMiB)) + 1, "MiB");
   }
 
   int64_t FloorSlots() const { return std::min(ExpertCache::Floor(spec_.num_experts_per_token), plan_.experts_total); }
 
   Failure RefuseBudget(uint64_t floor) const {
     const std::string what = options_.memory ? "--memory " : "available memory ";
+    std::string with = Cat("--context ", plan_.context);
+    if (options_.dense_mode == DenseMode::kResident) with += ", --dense-mode resident";
+    if (options_.expert_cache) with += Cat(", --expert-cache ", FormatBytes(SlotBytesWanted()));
+    if (options_.chunk != 0) with += Cat(", --chunk ", options_.chunk);
+    if (ResultBytes() != 0) with += Cat(", ", FormatBytes(ResultBytes()), " of results");
     return Fail(ErrorCode::kOutOfMemory, what, FormatBytes(plan_.budget), ": expected at least ", FloorSize(floor),
-                " for this model with --context ", plan_.context,
-                options_.dense_mode == DenseMode::kResident ? " and --dense-mode resident" : "",
-                ": give more memory, or a smaller --context");
+                " for this model with ", with, ": give more memory or ask for less");
   }
 
   // Everything but dense weights and expert slots, for a chunk of so many rows.
   uint64_t FixedBytes(int64_t chunk) const {
     return facts_.program + options_.tokenizer_bytes + facts_.io_bytes + SequenceState::KdaBytes(spec_) +
-           SequenceState::MlaBytes(spec_, plan_.context) + StepBytes(chunk) + ReserveBytes();
+           SequenceState::MlaBytes(spec_, plan_.context) + StepBytes(chunk) + ResultBytes() + ReserveBytes();
+  }
+  // What the caller keeps: see EngineOptions. A tap row has three [H] values and a route a layer, embedding and norm.
+  uint64_t ResultBytes() const {
+    const auto layers = static_cast<int64_t>(spec_.layers.size());
+    const int64_t route = spec_.num_moe_layers * spec_.num_experts_per_token * 12;
+    const int64_t tap_row = (3 * layers + 2) * spec_.hidden_size * 4 + route;
+    int64_t bytes = options_.result_logit_rows * spec_.vocab_size * 4 + options_.result_tap_rows * tap_row;
+    if (options_.result_tap_rows != 0)  // and a copy of the state
+      bytes += static_cast<int64_t>(SequenceState::KdaBytes(spec_)) / 2 +
+               options_.result_logit_rows * spec_.num_mla_layers * spec_.latent_width() * 4;
+    return static_cast<uint64_t>(bytes);
   }
   uint64_t StepBytes(int64_t chunk) const {
     // Logits and the sampler's copies of them.
     const uint64_t logits = static_cast<uint64_t>(spec_.vocab_size) * 24;
-    return Activations::Bytes(spec_, chunk) + facts_.workspace_bytes(chunk) + logits;
+    // Rows of the embedding table that are read one by one, widened to whole blocks.
+    const uint64_t embedding = static_cast<uint64_t>(chunk) * (static_cast<uint64_t>(spec_.hidden_size) * 4 + 8192);
+    return Activations::Bytes(spec_, chunk) + facts_.workspace_bytes(chunk) + logits + embedding;
   }
   // A budget larger than everything there is to hold needs no larger reserve.
   uint64_t ReserveBytes() const {
@@ -108,7 +127,8 @@ class Planner {
     return without + without / (kReserveDivisor - 1) + 1;
   }
   uint64_t SlotBytesWanted() const {
-    return options_.expert_cache.value_or(static_cast<uint64_t>(FloorSlots()) * facts_.slot_bytes);
+    const uint64_t all = static_cast<uint64_t>(plan_.experts_total) * facts_.slot_bytes;
+    return std::min(all, options_.expert_cache.value_or(static_cast<uint64_t>(FloorSlots()) * facts_.slot_bytes));
   }
 
   void ChooseChunk() {
@@ -154,6 +174,21 @@ class Planner {
     }
     for (size_t u = 0; u < units; ++u)
       (r.resident[u] ? plan_.resident_dense_bytes : plan_.streamed_dense_bytes) += facts_.unit_bytes[u];
+  }
+
+  // With streamed weights a long chunk may cost a layer its place in memory, which every token then pays for.
+  void ShortenChunkForResidency() {
+    if (options_.chunk != 0 || options_.dense_mode != DenseMode::kAuto) return;
+    MemoryPlan best = plan_;
+    const auto shorten_to = [&](int64_t chunk) {
+      plan_.chunk = chunk;
+      plan_.resident_dense_bytes = plan_.streamed_dense_bytes = 0;
+      plan_.residency = {};
+      ChooseResidency();
+      if (plan_.resident_dense_bytes > best.resident_dense_bytes) best = plan_;
+    };
+    for (int64_t chunk = plan_.chunk / 2; chunk >= kShortChunk; chunk /= 2) shorten_to(chunk);
+    plan_ = best;
   }
 
   void KeepLargest(const std::vector<size_t>& order, uint64_t room) {
@@ -208,6 +243,7 @@ class Planner {
     add("MLA cache", SequenceState::MlaBytes(spec_, plan_.context), Cat(plan_.context, " tokens, taken as they come"));
     add("KDA state", SequenceState::KdaBytes(spec_), "current and next");
     add("activations", StepBytes(plan_.chunk), Cat("steps of up to ", plan_.chunk, " rows"));
+    if (ResultBytes() != 0) add("results", ResultBytes(), "kept until they are written");
     add("reserve", ReserveBytes(), "");
   }
 

@@ -19,6 +19,7 @@ class EngineMonitor {
   struct Snapshot {
     Phase phase = Phase::kIdle;
     uint64_t done = 0, total = 0;  // load: bytes; prefill: prompt tokens; decode: new tokens and their limit (0 = none)
+    uint64_t step_rows = 0;        // tokens of the step in progress
     int32_t layer = 0, layers = 0;  // of the step in progress
     int64_t phase_start_ns = 0;     // steady clock
     IoCounters io;
@@ -27,12 +28,17 @@ class EngineMonitor {
   void Enter(Phase phase, uint64_t total, int64_t now_ns) {
     done_ = 0;
     total_ = total;
+    step_rows_ = 0;
     layer_ = 0;
     phase_start_ns_ = now_ns;
     phase_ = phase;
   }
   void SetDone(uint64_t done) { done_ = done; }
   void SetTotal(uint64_t total) { total_ = total; }
+  void SetStepRows(uint64_t rows) {
+    layer_ = 0;
+    step_rows_ = rows;
+  }
   void SetLayers(int32_t layers) { layers_ = layers; }
   void SetLayer(int32_t layer) { layer_ = layer; }
   // The scheduler whose counters a snapshot shows; null before it dies.
@@ -46,6 +52,7 @@ class EngineMonitor {
     s.phase = phase_;
     s.done = done_;
     s.total = total_;
+    s.step_rows = step_rows_;
     s.layer = layer_;
     s.layers = layers_;
     s.phase_start_ns = phase_start_ns_;
@@ -56,7 +63,7 @@ class EngineMonitor {
 
  private:
   std::atomic<Phase> phase_{Phase::kIdle};
-  std::atomic<uint64_t> done_{0}, total_{0};
+  std::atomic<uint64_t> done_{0}, total_{0}, step_rows_{0};
   std::atomic<int32_t> layer_{0}, layers_{0};
   std::atomic<int64_t> phase_start_ns_{0};
   mutable std::mutex mutex_;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,7 +26,11 @@ class PreadEngine final : public IoEngine {
     for (int slot = 0; slot < depth; ++slot) free_.Push(slot);
     const int threads = std::min(depth, kMaxThreads);
     threads_.reserve(static_cast<size_t>(threads));
-    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { ReadLoop(); });
+    try {
+      for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { ReadLoop(); });
+    } catch (const std::system_error&) {
+      if (threads_.empty()) throw;  // with one reader it is slow, with none it is nothing
+    }
   }
 
   // Reads in flight end first.

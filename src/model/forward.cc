@@ -22,7 +22,7 @@ void RmsNorm(Model& m, const TensorView& weight, const Rows& x, const Rows& out)
 }
 
 Status Embed(Model& m, const StepBatch& batch) {
-  DFIN_TRY(const TensorView rows, m.dense.EmbeddingRows(batch.tokens));
+  DFIN_TRY(const TensorView rows, m.dense.EmbeddingRows(batch.tokens, batch.cancel));
   m.backend.Embed({.table = rows, .ids = std::span(m.row_numbers).first(batch.tokens.size()), .out = m.a.prefix_sum});
   if (m.tap != nullptr) m.tap->OnRows("embedding", m.a.prefix_sum);
   return {};
@@ -148,7 +148,7 @@ Status StableLatentMoe(Model& m, int32_t layer, const MoeWeights& w, CancelToken
 
 Status Layer(Model& m, int32_t l, const StepBatch& batch) {
   const LayerSpec& layer = m.spec.layers[static_cast<size_t>(l)];
-  DFIN_TRY(const UnitPin pin, m.dense.PinUnit(l));
+  DFIN_TRY(const UnitPin pin, m.dense.PinUnit(l, batch.cancel));
   const LayerWeights w = ViewLayer(layer, pin);
 
   MixResiduals(m, w.self_attention_res_proj, w.self_attention_res_norm);
@@ -180,7 +180,7 @@ Status Layer(Model& m, int32_t l, const StepBatch& batch) {
 Status OutputLogits(Model& m, const StepBatch& batch) {
   const int64_t wanted = batch.rows() - batch.logits_from;
   if (wanted == 0) return {};
-  DFIN_TRY(const UnitPin pin, m.dense.PinUnit(static_cast<int>(m.spec.layers.size())));
+  DFIN_TRY(const UnitPin pin, m.dense.PinUnit(static_cast<int>(m.spec.layers.size()), batch.cancel));
   const HeadWeights w = ViewHead(pin);
   MixResiduals(m, w.output_attn_res_proj, w.output_attn_res_norm);
   RmsNorm(m, w.norm, m.a.x, m.a.x);
@@ -217,6 +217,7 @@ WorkspaceLimits WorkspaceFor(const ModelSpec& spec, int64_t max_rows) {
 
 Status Forward(Model& m, const StepBatch& batch) {
   m.a.BeginStep(batch.rows());
+  m.dense.ExpectHead(batch.logits_from < batch.rows());
   DFIN_TRY_VOID(Embed(m, batch));
   for (int32_t l = 0; l < static_cast<int32_t>(m.spec.layers.size()); ++l) {
     if (batch.cancel.cancelled()) return Fail(ErrorCode::kCancelled, "stopped before layer ", l);

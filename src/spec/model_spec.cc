@@ -52,8 +52,9 @@ class Section {
     if (value == nullptr) return Missing(key, wanted);
     if (!value->is_number()) return Wrong(key, wanted, *value);
     const double number = value->get<double>();
-    if (!std::isfinite(number) || number <= min || number > max) return Wrong(key, wanted, *value);
-    return static_cast<float>(number);
+    const auto result = static_cast<float>(number);  // may become zero: the bound is looked at again
+    if (!std::isfinite(number) || number > max || result <= static_cast<float>(min)) return Wrong(key, wanted, *value);
+    return result;
   }
 
   // The member must be exactly `wanted`.
@@ -216,7 +217,7 @@ Status ReadLayerList(const Section& linear, const char* key, AttentionKind kind,
 
 Status ReadLayers(const Section& text, const Section& linear, ModelSpec& spec) {
   DFIN_TRY(const int64_t count, text.Int("num_hidden_layers", 1, kMaxLayers));
-  DFIN_TRY(const int64_t dense, text.Int("first_k_dense_replace", 0, count));
+  DFIN_TRY(const int64_t dense, text.Int("first_k_dense_replace", 0, count - 1));
   std::vector<int> kinds(static_cast<size_t>(count), -1);
   DFIN_TRY_VOID(ReadLayerList(linear, "kda_layers", AttentionKind::kKda, kinds));
   DFIN_TRY_VOID(ReadLayerList(linear, "full_attn_layers", AttentionKind::kMla, kinds));

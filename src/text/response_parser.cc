@@ -224,4 +224,26 @@ void ResponseParser::Emit(ResponseEvent::Kind kind, std::string text) {
   events_.push_back({kind, std::move(text), {}});
 }
 
+std::vector<std::string_view> ResponseParser::OpenElements() const {
+  switch (channel_) {
+    case Channel::kThink:
+      return {"think"};
+    case Channel::kResponse:
+      return {"response"};
+    case Channel::kTools:
+      return {"tools"};
+    case Channel::kCall:
+      return {"call", "tools"};
+    case Channel::kArgument:
+      return {"argument", "call", "tools"};
+    case Channel::kJson:
+      return {"json", "call", "tools"};
+    case Channel::kGap:
+    case Channel::kOther:
+    case Channel::kDone:
+      break;
+  }
+  return {};
+}
+
 }  // namespace deltafin

@@ -70,6 +70,14 @@ class ResponseParser {
   // The turn is over: a stop id or the end of the message. Further ids are ignored.
   bool done() const { return channel_ == Channel::kDone; }
 
+  // What is open now, innermost first ("argument", "call", "tools"): the closing tags that a turn cut here lacks. Empty
+  // between elements and after the end.
+  std::vector<std::string_view> OpenElements() const;
+  // A tag that has begun and not ended: its ids are to be dropped before the turn is closed.
+  bool in_tag() const { return header_ != Header::kNone; }
+  // Thoughts come first; from here on closing the message needs no response element any more.
+  bool response_seen() const { return response_seen_; }
+
   const ParsedResponse& result() const { return result_; }
 
  private:

@@ -80,8 +80,9 @@ Status Tokenizer::SetSpecials(const std::vector<SpecialToken>& named) {
 Status Tokenizer::SetStopIds(const TokenizerParts& parts) {
   std::set<TokenId> stops;
   for (const TokenId id : parts.eos_ids) {
-    Status valid = CheckId(id, token_count());
-    if (!valid) return FailWith(std::move(valid), "eos_token_id");
+    if (id < 0 || id >= token_count())
+      return Fail(ErrorCode::kCorrupt, "generation_config.json or config.json: eos_token_id ", id, ": expected 0 to ",
+                  token_count() - 1);
     stops.insert(id);
   }
   for (const std::string_view spelling : {"[EOS]", "<|end_of_msg|>"}) {

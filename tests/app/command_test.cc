@@ -1,6 +1,8 @@
 // The program from outside, as scripts use it: streams, exit codes, ids, events, refusals.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -153,6 +155,58 @@ TEST(Run, SameSeedSameTextAndOptionsThatWouldDoNothingAreRefused) {
   EXPECT_NE(idle.err.find("--temperature"), std::string::npos);
 }
 
+TEST(Run, AnAnswerThatCannotBeWrittenIsAnError) {
+  test::ProcessOptions options;
+  options.in_child = [] {
+    const int full = open("/dev/full", O_WRONLY);
+    dup2(full, STDOUT_FILENO);
+  };
+  for (const char* form : {"--ids", "--json", "--quiet"}) {
+    const auto r = Deltafin(
+        {"run", "--model", test::NanoFolder(), "--prompt", "hi", "--max-new", "3", "--no-state", form}, options);
+    EXPECT_EQ(r.exit_code, 5) << form << r.err;
+    EXPECT_NE(r.err.find("stdout"), std::string::npos) << form << r.err;
+  }
+  EXPECT_EQ(Deltafin({"inspect", "--model", test::NanoFolder()}, options).exit_code, 5);
+}
+
+TEST(Run, ThreadsThatTheSystemRefusesAreALackOfResources) {
+  if (kIsSanitized) GTEST_SKIP() << "sanitizers reserve more address space than the limit";
+  test::ProcessOptions options;
+  options.in_child = [] {
+    // Room for the program, not for the stacks of a hundred threads.
+    const rlimit limit{uint64_t{500} << 20, uint64_t{500} << 20};
+    setrlimit(RLIMIT_AS, &limit);
+  };
+  for (const char* io : {"uring", "pread"}) {
+    const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "hi", "--max-new", "3", "--no-state",
+                             "--quiet", "--threads", "200", "--io", io},
+                            options);
+    EXPECT_EQ(r.exit_code, 4) << io << r.err;
+    EXPECT_NE(r.err, "");
+  }
+}
+
+TEST(Inspect, ATokenizerThatCannotBeReadIsAProblem) {
+  const test::TempFolder folder;
+  fs::copy(test::NanoFolder(), folder.path(), fs::copy_options::recursive);
+  std::ofstream(folder.path() + "/tiktoken.model", std::ios::trunc) << "";
+  const auto r = Deltafin({"inspect", "--model", folder.path()});
+  EXPECT_EQ(r.exit_code, 3);
+  EXPECT_NE(r.out.find("tiktoken.model"), std::string::npos) << r.out;
+}
+
+TEST(Logits, OutReplacesFilesOnlyAndFollowsLinks) {
+  const test::TempFolder folder;
+  const std::string target = folder.path() + "/target", link = folder.path() + "/link";
+  std::ofstream(target) << "old";
+  fs::create_symlink(target, link);
+  const auto r = Deltafin({"logits", "--model", test::MicroFolder(), "--prompt-ids", "1", "--out", link, "--no-state"});
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_GT(fs::file_size(target), 100u);
+}
+
 TEST(Run, InvalidUtf8IsAcceptedAsBytes) {
   test::ProcessOptions options;
   options.input = "abc\xff\xfe\xc3(";
@@ -221,6 +275,25 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"IdsThatAreNone", MicroWith({"--prompt-ids", "1,x", "--ids"}), 2, "--prompt-ids"},
         Refusal{"NoIds", MicroWith({"--prompt-ids", ",", "--ids"}), 2, "--prompt-ids"},
         Refusal{"EmptyPrompt", {"run", "--model", test::NanoFolder(), "--prompt", "", "--no-state"}, 2, "prompt"},
+        Refusal{
+            "EmptyIds", {"run", "--model", test::NanoFolder(), "--prompt-ids", "", "--no-state"}, 2, "--prompt-ids"},
+        Refusal{"EmptyMemory", RunWith({"--memory", ""}), 2, "--memory"},
+        Refusal{"NegativeSeed", RunWith({"--temperature", "1", "--seed", "-1"}), 2, "--seed"},
+        Refusal{"HugeTopK", RunWith({"--temperature", "1", "--top-k", "99999999999999999999"}), 2, "--top-k"},
+        Refusal{"HugeNew", RunWith({"--max-new", "18446744073709551616"}), 2, "--max-new"},
+        Refusal{"EmptyStop", RunWith({"--stop", ""}), 2, "--stop"},
+        Refusal{"ModelIsAFile", {"run", "--model", "/dev/null", "--prompt", "x", "--no-state"}, 3, "/dev/null"},
+        Refusal{"OutInTheModelFolder",
+                {"logits", "--model", test::MicroFolder(), "--prompt-ids", "1", "--out", test::MicroFolder() + "/x",
+                 "--no-state"},
+                2,
+                "--out"},
+        Refusal{"OutIsADevice",
+                {"logits", "--model", test::MicroFolder(), "--prompt-ids", "1", "--out", "/dev/tty", "--no-state"},
+                2,
+                "/dev/tty"},
+        Refusal{"PromptBeyondTheContext", MicroWith({"--prompt-ids", "1,2,3,4,5", "--ids", "--context", "4"}), 2,
+                "--context"},
         Refusal{"ZeroNew", RunWith({"--max-new", "0"}), 2, "--max-new"}),
     [](const testing::TestParamInfo<Refusal>& info) { return info.param.name; });
 

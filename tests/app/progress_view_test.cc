@@ -20,20 +20,57 @@ TEST(StatusText, ShowsThePromptWithLayerBytesAndSpeed) {
   s.phase = Phase::kPrefill;
   s.done = 512;
   s.total = 2048;
-  s.layer = 16;
+  s.layer = 0;
+  s.step_rows = 512;
   s.layers = 93;
   s.io.device_bytes = 300'000'000'000;
   EXPECT_EQ(StatusText(s, 64 * kSecond, 5e9),
-            "prompt  512/2048  layer 17/93  300 GB read  5.00 GB/s  8.00 tok/s  3 min 12 s left");
+            "prompt  512/2048  layer 1/93  300 GB read  5.00 GB/s  8.00 tok/s  3 min 12 s left");
 }
 
-TEST(StatusText, EstimatesInsideTheFirstChunkFromItsLayers) {
+// 16 of 400 tokens are in the step, a third of its layers are done: 5.33 tokens in 10 s.
+TEST(StatusText, EstimatesInsideAChunkFromItsLayers) {
   EngineMonitor::Snapshot s;
   s.phase = Phase::kPrefill;
-  s.total = 100;
+  s.total = 400;
+  s.step_rows = 16;
   s.layer = 30;
   s.layers = 90;
-  EXPECT_NE(StatusText(s, 10 * kSecond, 0).find("20 s left"), std::string::npos) << StatusText(s, 10 * kSecond, 0);
+  EXPECT_NE(StatusText(s, 10 * kSecond, 0).find("12 min 20 s left"), std::string::npos)
+      << StatusText(s, 10 * kSecond, 0);
+  s.done = 64;  // the same inside a later chunk: 69.33 tokens in 130 s
+  EXPECT_NE(StatusText(s, 130 * kSecond, 0).find("10 min 20 s left"), std::string::npos)
+      << StatusText(s, 130 * kSecond, 0);
+}
+
+TEST(StatusText, CountsTheFirstNewTokenToThePrompt) {
+  EngineMonitor::Snapshot s;
+  s.phase = Phase::kDecode;
+  s.done = 11;
+  s.total = 21;
+  s.layers = 90;
+  const std::string text = StatusText(s, 20 * kSecond, 0);
+  EXPECT_NE(text.find("0.50 tok/s"), std::string::npos) << text;
+  EXPECT_NE(text.find("20 s left"), std::string::npos) << text;
+}
+
+TEST(StatusText, SaysWhenTheNextTokenComesIfTheEndIsUnknown) {
+  EngineMonitor::Snapshot s;
+  s.phase = Phase::kDecode;
+  s.done = 3;  // two steps and half of a third took 25 s
+  s.step_rows = 1;
+  s.layer = 45;
+  s.layers = 90;
+  EXPECT_NE(StatusText(s, 25 * kSecond, 0).find("5.0 s to the next"), std::string::npos)
+      << StatusText(s, 25 * kSecond, 0);
+}
+
+TEST(StatusText, CountsFilesWhileOpening) {
+  EngineMonitor::Snapshot s;
+  s.phase = Phase::kOpen;
+  s.done = 12;
+  s.total = 96;
+  EXPECT_EQ(StatusText(s, kSecond, 0), "opening  12/96 files");
 }
 
 TEST(StatusText, IsEmptyWhenIdle) { EXPECT_EQ(StatusText({}, 0, 0), ""); }

@@ -1,6 +1,7 @@
 // A decoded token allocates nothing: every buffer is taken before the first one.
 #include <gtest/gtest.h>
 
+#include "engine/generation.h"
 #include "support/count_allocations.h"
 #include "support/engine_runs.h"
 
@@ -42,6 +43,28 @@ INSTANTIATE_TEST_SUITE_P(Ways, HotPath,
                                          Case{"Pread", {.expert_cache = 640u << 10, .io = "pread"}},
                                          Case{"Avx2", {.isa = "avx2"}}),
                          [](const testing::TestParamInfo<Case>& info) { return info.param.name; });
+
+// The same through a whole request, sampling included.
+TEST(HotPath, AGeneratedTokenAllocatesNothing) {
+  test::OpenedEngine engine({.model = test::NanoFolder()});
+  ASSERT_TRUE(engine.ok());
+  Result<Session> session = engine->NewSession();
+  ASSERT_TRUE(session);
+  const std::vector<TokenId> prompt = {398, 427, 272, 1688, 263};
+  std::vector<int64_t> allocations(64);
+  size_t seen = 0;
+  GenerationRequest request;
+  request.prompt = prompt;
+  request.max_new = 60;
+  request.sampling = {.temperature = 0.8, .top_p = 0.9, .repetition_penalty = 1.1, .seed = 3};
+  request.on_token = [&](TokenId) {
+    allocations[seen++] = test::Allocations();
+    return true;
+  };
+  ASSERT_TRUE(Generate(*engine, *session, engine.monitor(), request));
+  ASSERT_EQ(seen, 60u);
+  EXPECT_EQ(allocations[59] - allocations[20], 0);
+}
 
 // The counter can count.
 TEST(HotPathCheck, AllocationsAreSeen) {

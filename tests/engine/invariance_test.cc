@@ -14,14 +14,15 @@
 namespace deltafin {
 namespace {
 
-constexpr int64_t kTokens = 48;
+// More than two blocks of MLA keys and two passes of the CPU kernels (64 each).
+constexpr int64_t kTokens = 136;
 
 struct Variation {
   std::string name;
   EngineOptions options = {};  // model, device and isa are filled in
   std::vector<int64_t> pieces = {kTokens};
-  bool random_io = false;
-  int cache_experts = 0;  // expert slots, 0 = all
+  uint64_t random_io = 0;  // seed of a fake I/O engine, 0 = a real one
+  int cache_experts = 0;   // expert slots, 0 = all
 };
 
 std::vector<int64_t> RandomPieces(uint32_t seed) {
@@ -45,21 +46,21 @@ std::vector<Variation> Variations() {
   v.push_back({.name = "PromptThenOneByOne", .pieces = {kTokens / 2, 1}});
   for (uint32_t seed = 1; seed <= 6; ++seed)
     v.push_back({.name = "RandomPieces" + std::to_string(seed), .pieces = RandomPieces(seed)});
-  for (const int64_t chunk : {1, 2, 5, 16, 47})
+  for (const int64_t chunk : {1, 2, 5, 16, 63, 64, 65, 135})
     v.push_back({.name = "Chunk" + std::to_string(chunk), .options = {.chunk = chunk}});
   for (const char* io : {"uring", "pread"})
     v.push_back({.name = std::string("Io_") + io, .options = {.io = io}, .pieces = {3}, .cache_experts = 2});
   for (int seed = 1; seed <= 4; ++seed)
     v.push_back({.name = "RandomCompletions" + std::to_string(seed),
                  .pieces = RandomPieces(static_cast<uint32_t>(seed + 50)),
-                 .random_io = true,
+                 .random_io = static_cast<uint64_t>(seed),
                  .cache_experts = seed});
   v.push_back({.name = "DenseResident", .options = {.dense_mode = DenseMode::kResident}, .pieces = {5}});
   v.push_back({.name = "DenseStreamed", .options = {.dense_mode = DenseMode::kStream}, .pieces = {5}});
   v.push_back({.name = "DenseStreamedRandomCompletions",
                .options = {.dense_mode = DenseMode::kStream},
                .pieces = {9},
-               .random_io = true,
+               .random_io = 77,
                .cache_experts = 4});
   v.push_back({.name = "ShortContext", .options = {.context = kTokens}});
   return v;
@@ -86,10 +87,9 @@ Result<std::vector<float>> Logits(const std::string& folder, const std::string& 
     options.expert_cache = slot * static_cast<uint64_t>(probe->spec().num_experts_per_token + v.cache_experts - 1);
   }
   test::OpenedEngine::IoFactory io;
-  if (v.random_io) {
+  if (v.random_io != 0) {
     io = [&]() -> Result<std::unique_ptr<IoEngine>> {
-      return std::make_unique<test::FakeIoEngine>(
-          test::FakeIoOptions{.seed = v.pieces.size() * 977, .max_delay_us = 300});
+      return std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{.seed = v.random_io, .max_delay_us = 300});
     };
   }
   test::OpenedEngine engine(options, io);

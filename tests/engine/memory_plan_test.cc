@@ -107,7 +107,7 @@ TEST_P(Floor, IsNamedInTheRefusalAndWorks) {
   ASSERT_TRUE(floor) << message;
   options.memory = *floor;
   EXPECT_TRUE(MemoryPlan::Make(options, w.spec, w.facts)) << message;
-  options.memory = *floor - 2 * kMiB;
+  options.memory = *floor - 3 * kMiB;
   EXPECT_FALSE(MemoryPlan::Make(options, w.spec, w.facts));
 }
 

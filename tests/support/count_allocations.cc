@@ -15,7 +15,7 @@ void* Allocate(std::size_t bytes, std::size_t alignment) {
   void* memory = alignment <= alignof(std::max_align_t)
                      ? std::malloc(wanted)
                      : std::aligned_alloc(alignment, (wanted + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
+  if (memory == nullptr) std::abort();
   return memory;
 }
 
@@ -31,6 +31,10 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return Allocate(bytes, static_cast<std::size_t>(alignment));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 1); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return Allocate(bytes, 1); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

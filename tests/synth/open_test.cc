@@ -30,6 +30,7 @@ TEST(SyntheticCheckpoint, OpensWithEveryTensorAtItsPlace) {
       EXPECT_EQ(place.bytes, offsets[1].get<uint64_t>() - offsets[0].get<uint64_t>()) << name;
     }
   }
+  EXPECT_EQ(dense_bytes, plan.dense_bytes);
 }
 
 TEST(SyntheticCheckpoint, HasExpertsBackToBackWithUsableScales) {

@@ -3,7 +3,7 @@
 // Every kernel computes a part of an operation ([begin, end) of outputs, rows, heads or channels) on the calling
 // thread, with scratch memory the caller owns; it does not allocate, wait or throw. Row invariance: a kernel's result
 // for one row and one output is the same bits for every range, tile and number of rows (op_args.h). Not here: threads
-// and shape checks (cpu_backend.cc). The implementations are compiled once per instruction set by Highway
+// and shape checks (cpu_isa.cc). The implementations are compiled once per instruction set by Highway
 // (foreach_target.h) and never touch its global dispatch state. Thread rule: const tables and pure functions.
 #pragma once
 
@@ -82,7 +82,7 @@ struct CpuKernels {
   void (*mla_attend)(const MlaAttendArgs& args, int64_t begin, int64_t end, float* scratch);
 };
 
-// Each fills its part of the table. `isa` must be one this build has (IsBuilt in cpu_backend.cc).
+// Each fills its part of the table. `isa` must be one this build has (IsBuilt in cpu_isa.cc).
 void FillLinear(Isa isa, CpuKernels& kernels);
 void FillMxfp4(Isa isa, CpuKernels& kernels);
 void FillNormAct(Isa isa, CpuKernels& kernels);
