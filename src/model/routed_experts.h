@@ -29,8 +29,6 @@ class RoutedExperts {
   // Reads a.moe.latent and a.moe.expert_weights, fills a.moe.mixed. After an error the cache is ready for another
   // layer.
   Status Finish(Activations& a, CancelToken cancel);
-  // Instead of Finish, when the step fails before it.
-  void Abandon() { cache_.Abandon(); }
 
   // Distinct experts asked for so far, summed over layers and steps.
   uint64_t distinct_total() const { return distinct_total_; }

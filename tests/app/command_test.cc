@@ -341,7 +341,7 @@ TEST(Interrupt, CtrlCEndsARunCleanlyWith130) {
   };
   // A run of 4000 tokens that would take much longer.
   const auto r = Deltafin({"run", "--model", test::NanoFolder(), "--prompt", "Once upon a time", "--ids", "--no-state",
-                           "--device", "reference"},
+                           "--quiet", "--device", "reference"},
                           options);
   EXPECT_EQ(r.exit_code, 130);
   EXPECT_FALSE(r.out.empty());
