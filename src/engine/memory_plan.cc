@@ -117,10 +117,14 @@ class Planner {
   }
   uint64_t RingBytes(uint64_t largest_unit) const { return kRingBuffers * largest_unit; }
 
+  // All of them where that was asked for, else the ring.
+  uint64_t FewestDenseBytes() const {
+    if (options_.dense_mode == DenseMode::kResident) return AllDense();
+    return std::min(RingBytes(*std::max_element(facts_.unit_bytes.begin(), facts_.unit_bytes.end())), AllDense());
+  }
+
   uint64_t FloorBytes() {
-    const uint64_t largest = *std::max_element(facts_.unit_bytes.begin(), facts_.unit_bytes.end());
-    const uint64_t dense =
-        options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
+    const uint64_t dense = FewestDenseBytes();
     const int64_t chunk = options_.chunk == 0 ? 1 : std::min(options_.chunk, plan_.context);
     // The reserve grows with the budget: the floor is where budget = without + budget / divisor, or a little less.
     const uint64_t without = FixedBytes(chunk) - ReserveBytes() + kReserveFixed + dense + SlotBytesWanted();
@@ -135,9 +139,7 @@ class Planner {
     const int64_t most = std::min(plan_.context, options_.chunk == 0 ? kDefaultChunk : options_.chunk);
     plan_.chunk = most;
     if (options_.chunk != 0) return;
-    const uint64_t largest = *std::max_element(facts_.unit_bytes.begin(), facts_.unit_bytes.end());
-    const uint64_t dense =
-        options_.dense_mode == DenseMode::kResident ? AllDense() : std::min(RingBytes(largest), AllDense());
+    const uint64_t dense = FewestDenseBytes();
     const auto fits = [&](int64_t chunk) {
       if (FixedBytes(chunk) + dense + SlotBytesWanted() > plan_.budget) return false;
       return chunk <= kSmallestAutoChunk || StepBytes(chunk) <= plan_.budget / 16;
