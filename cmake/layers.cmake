@@ -10,11 +10,12 @@ set(DELTAFIN_LAYERS
   "backend/reference: backend tensor base"
   "backend/cpu: backend tensor base"
   "checkpoint: backend spec tensor io base"
+  "pack: checkpoint spec tensor io base"
   "cache: checkpoint backend spec tensor io base"
   "model: cache checkpoint backend spec tensor base"
   "engine: model cache checkpoint backend spec tensor io base"
   "synth: checkpoint spec tensor base"
-  "app: synth engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
+  "app: synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
 )
 
 # deltafin_library(folder SOURCES a.cc b.cc [LINK lib...]): the library deltafin_<folder>, linked with the folders that the

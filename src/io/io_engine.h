@@ -32,8 +32,9 @@ class IoEngine {
   virtual int depth() const = 0;
 
   virtual void Submit(uint64_t id, const ReadRequest& request) = 0;
-  // Blocks until at least one completion or a Wake(); writes up to out.size() and returns how many.
-  virtual size_t Wait(std::span<IoCompletion> out) = 0;
+  // Blocks until at least one completion, a Wake(), or the timeout (< 0: none); writes up to out.size() and returns how
+  // many.
+  virtual size_t Wait(std::span<IoCompletion> out, int64_t timeout_ns) = 0;
   // Makes a Wait() in progress (or the next one) return. The only call that other threads may make.
   virtual void Wake() = 0;
 };

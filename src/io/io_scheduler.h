@@ -1,41 +1,67 @@
 // IoScheduler: the policy of reading, and the one door to the drives: no other code of the engine reads weights.
 //
-// Holds a queue per priority (demand before prefetch before background, first come first served inside one), cuts reads
-// into chunks, keeps a window of bytes in flight, and calls back when a read is done. One thread of its own submits and
-// reaps. A cancelled read that has not started never starts.
+// Every drive has its own queues (demand before prefetch before background, first come first served inside one) and its
+// own window of bytes in flight. A read may have parts on several drives; parts are cut into chunks; the read is done
+// when all its bytes are there. Where a second drive holds the same bytes (ReadPart::copy), an idle drive takes chunks
+// that wait on a busier one, and a failed chunk is read from the copy. One thread of its own submits and reaps. A
+// cancelled read that has not started never starts.
+//
+// Faults. A chunk that fails with kIo is tried once more on the same drive, then on its copy. A drive that fails
+// kDegradeAfter chunks in a row, or hangs, is degraded: parts that have a copy go to the copy from then on; parts that
+// have none still come. `on_degraded` tells it once. A chunk that is out longer than the hang limit ends its read with
+// kDeadline although the drive may still write into the destination: see Done.
+//
 // Thread-safe. Callbacks run on the scheduler's thread: they must be short, must not block on reads, and may call Read.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "base/clock.h"
+#include "io/drive.h"
 #include "io/io_engine.h"
 
 namespace deltafin {
 
 struct IoSchedulerOptions {
-  uint64_t chunk_bytes = 2u << 20;    // largest single read handed to the engine
-  uint64_t window_bytes = 64u << 20;  // in flight at once (at least one chunk)
+  // One queue each; at least one. The rate sizes chunk and window, until enough was read to know better.
+  std::vector<DriveInfo> drives = {{}};
+  // Largest single read handed to the engine; 0 = from the drive's rate: about a millisecond of it, 64 KiB to 2 MiB.
+  uint64_t chunk_bytes = 0;
+  // In flight at once on one drive (at least one chunk); 0 = from the drive's rate, at least 8 chunks, at most 32 MiB.
+  uint64_t window_bytes = 0;
+  double hang_seconds_with_copy = 2;  // a chunk out for longer is read from its copy instead
+  double hang_seconds = 60;           // ... or, without a copy, ends its read with an error
+  // Called at most once a drive, on the scheduler's thread. `reason` names what failed.
+  std::function<void(int32_t drive, const std::string& reason)> on_degraded = {};
 };
 
 struct IoCounters {
-  uint64_t reads = 0;          // requests that ended with all their bytes
+  uint64_t reads = 0;          // reads that ended with all their bytes
   uint64_t payload_bytes = 0;  // bytes those asked for
-  uint64_t device_bytes = 0;   // bytes taken from the device, alignment included
-  uint64_t errors = 0;         // requests that failed
-  uint64_t cancelled = 0;      // requests that never started
-  double busy_seconds = 0;     // time with at least one read in flight
+  uint64_t device_bytes = 0;   // bytes taken from the drives, alignment included
+  uint64_t errors = 0;         // reads that failed
+  uint64_t cancelled = 0;      // reads that never started
+  double busy_seconds = 0;     // time with at least one read in flight on any drive
 };
 
 class IoScheduler {
  public:
-  // Called exactly once for every Read, never inside Read() or Cancel(): all bytes are there, or an error (kIo,
-  // kCorrupt, kCancelled). Counted before it is called. Destroyed on the scheduler's thread.
+  static constexpr int kDegradeAfter = 3;
+  static constexpr size_t kMaxParts = 64;
+
+  // Called for every Read, never inside Read() or Cancel(): all bytes are there, or an error (kIo, kCorrupt,
+  // kCancelled, kDeadline). Counted before it is called. Destroyed on the scheduler's thread.
+  // Called exactly once, with one exception: after kDeadline the destination still belongs to the drive. A second call,
+  // with kCancelled, says that it no longer does; until then nobody may use or free it.
   using Done = std::function<void(Status)>;
 
-  IoScheduler(std::unique_ptr<IoEngine> engine, IoSchedulerOptions options);
+  // `clock` (null: steady) decides hangs and rates; it outlives the scheduler.
+  IoScheduler(std::unique_ptr<IoEngine> engine, IoSchedulerOptions options, const Clock* clock = nullptr);
   // Cancels what has not started, waits for what has; a Read made by a callback meanwhile is cancelled too.
   ~IoScheduler();
   IoScheduler(const IoScheduler&) = delete;
@@ -43,11 +69,19 @@ class IoScheduler {
 
   // A tag that nobody else of this scheduler has, never 0. Everybody who cancels takes theirs from here.
   IoTag NewTag();
-  void Read(const ReadRequest& request, IoPriority priority, IoTag tag, Done done);
+  // 1 to kMaxParts parts, copied. Their destinations do not overlap.
+  void Read(std::span<const ReadPart> parts, IoPriority priority, IoTag tag, Done done);
+  // One part on `drive`, no copy.
+  void Read(const ReadRequest& request, int32_t drive, IoPriority priority, IoTag tag, Done done);
   // Reads of `tag` that have not started end with kCancelled; those of which a chunk was handed out run to their end.
   void Cancel(IoTag tag);
+  // Reads of `tag` that wait join the queue of `priority` (at its end). For a prefetch that somebody now waits for.
+  void Raise(IoTag tag, IoPriority priority);
 
   IoCounters counters() const;
+  // One entry a drive, in the order of the options.
+  std::vector<DriveCounters> drive_counters() const;
+  const std::vector<DriveInfo>& drives() const;
   std::string engine_name() const;
 
  private:

@@ -28,6 +28,17 @@ struct ReadRequest {
   std::byte* destination = nullptr;  // aligned to file->alignment(), with room for WidenedBytes()
 };
 
+// A part of a larger read: bytes of one drive. Where a second drive holds the same bytes, either may be asked.
+struct ReadPart {
+  ReadRequest request;
+  int32_t drive = 0;  // queue of the scheduler: index into its drives
+  struct Copy {
+    const DirectFile* file = nullptr;  // null: there is none
+    uint64_t offset = 0;               // of the same bytes
+    int32_t drive = -1;
+  } copy = {};
+};
+
 // Bytes that the widened read takes from the device and writes to the destination (at most; less at the end of the
 // file).
 inline uint64_t WidenedBytes(uint64_t offset, uint64_t bytes, uint64_t alignment) {

@@ -1,0 +1,49 @@
+// ExpertSetIndex: where each record of an expert set lies, and the checksums of records and their chunks.
+//
+// Every folder of a set holds the same index file (little-endian, docs/FORMAT.md). Loading keeps the entries (24 bytes a
+// record) in memory; checksums of chunks stay in the file until somebody verifies. Parsing is a pure function and is
+// fuzzed. Checksums are XXH3 of the packed record, padding included; chunks lie on a grid of checksum_chunk bytes on the
+// record, so moving pieces between drives changes none. Immutable after loading; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "checkpoint/compact_scales.h"
+#include "checkpoint/expert_set_manifest.h"
+
+namespace deltafin {
+
+inline constexpr uint32_t kNoSlot = 0xffffffffu;
+
+struct ExpertSetEntry {
+  uint32_t slot = kNoSlot;          // in its table; kNoSlot: the record is not in the set
+  uint32_t replica_slot = kNoSlot;  // in the table's replica files; kNoSlot: no second copy
+  uint8_t table = 0;                // index into manifest.tables
+  ScaleBases bases = kAllScalesWhole;
+  uint64_t hash = 0;  // of the packed record
+};
+
+struct ExpertSetIndex {
+  std::vector<ExpertSetEntry> entries;  // [moe layers * experts], layer by layer
+  // Checksums of the chunks, record after record in the order of `entries` (absent ones have none); empty unless asked
+  // for.
+  std::vector<uint64_t> chunk_hashes;
+
+  // Where the chunks of an entry start in chunk_hashes.
+  std::vector<uint64_t> ChunkStarts(const ExpertSetManifest& manifest) const;
+
+  std::vector<std::byte> ToBytes(const ExpertSetManifest& manifest) const;
+  // Every slot of every table must be taken exactly once.
+  static Result<ExpertSetIndex> FromBytes(Bytes bytes, const ExpertSetManifest& manifest, bool with_chunks,
+                                          const std::string& what);
+};
+
+inline uint64_t ChunksOf(uint64_t record_bytes, uint64_t chunk) { return (record_bytes + chunk - 1) / chunk; }
+
+}  // namespace deltafin

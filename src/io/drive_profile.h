@@ -1,0 +1,51 @@
+// DriveProfile: what was measured about a drive, kept in the state folder under the drive's identity.
+//
+// `deltafin drives` writes it, pack and the engine read it. Identity: file system UUID or device number plus the folder's
+// device size, so that a profile follows the drive, not the mount point. A value type and plain functions. Damaged or
+// foreign files are ignored (and said so by `drives`).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace deltafin {
+
+struct DriveMeasurement {
+  uint64_t block_bytes = 0;
+  int depth = 0;
+  bool direct = true;
+  double bytes_per_second = 0;
+  double latency_p50_seconds = 0, latency_p99_seconds = 0;
+};
+
+struct DriveProfile {
+  std::string identity;  // of the device: see DriveIdentity
+  std::string device;    // "nvme0n1", for people
+  std::string model;     // of the hardware; "" when unknown
+  int64_t measured_unix_seconds = 0;
+  double bytes_per_second = 0;  // alone, best setting
+  uint64_t block_bytes = 0;     // of the best setting
+  int depth = 0;
+  bool direct = true;
+  std::vector<DriveMeasurement> grid;
+  // Measured together with other drives: identities, and what this one delivered then. Two drives behind one hub share.
+  struct Together {
+    std::vector<std::string> others;
+    double bytes_per_second = 0;
+  };
+  std::vector<Together> together;
+};
+
+// Names the device under `folder`. kNotFound, kIo.
+Result<std::string> DriveIdentity(const std::string& folder);
+std::optional<DriveProfile> LoadDriveProfile(const std::string& state_folder, const std::string& identity);
+Status StoreDriveProfile(const std::string& state_folder, const DriveProfile& profile);
+// Measured rates of `folders`, for shares: what each delivered when all were read together, if that was measured, else
+// alone; 0 where there is no profile.
+std::vector<double> ProfiledRates(const std::string& state_folder, const std::vector<std::string>& folders);
+
+}  // namespace deltafin

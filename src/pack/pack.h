@@ -1,0 +1,63 @@
+// pack: writes the routed experts of a checkpoint as an expert set over several folders, one a drive.
+//
+// Reads shards in the order of their bytes, writes each record's pieces to all drives, and publishes the set at the end:
+// nobody ever sees half a set. A journal in the first folder makes it resumable after any interruption (the same options
+// must be given); a finished set that is packed again with more shards present is extended. With `move` a shard gives up
+// its experts only after all of them were read back from the drives and compared; its other tensors stay.
+// One call at a time; runs threads of its own. Errors: kInvalidArgument (folders, options), kUnavailable (space: needed
+// and free, per drive), kCorrupt (a source with a scale of 255, read-back that differs), kIo, kCancelled (resumable).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/result.h"
+#include "io/drive.h"
+
+namespace deltafin {
+
+struct PackTarget {
+  std::string folder;           // made if it does not exist
+  double bytes_per_second = 0;  // from its profile; 0 = not measured: equal shares if any is
+};
+
+struct PackOptions {
+  std::string model;
+  std::vector<PackTarget> targets;
+  std::string state_folder;     // header index, pointer file when the model folder cannot be written
+  uint64_t replica_bytes = 0;   // room for second copies, in all
+  std::vector<uint64_t> usage;  // [moe layers * experts] how often each was used; empty = not known
+  bool compact = false;
+  bool move = false;
+  std::string io = "auto";
+};
+
+struct PackProgress {
+  uint64_t records_done = 0, records_total = 0;
+  uint64_t bytes_done = 0, bytes_total = 0;  // written, of all drives
+  uint64_t bytes_resumed = 0;                // of those, written by an earlier call
+  std::string phase;                         // "packing", "verifying model-00003-of-00096.safetensors", "publishing"
+};
+
+struct PackReport {
+  std::vector<std::string> folders;
+  std::string pointer_file;  // "" when none could be written; the note says why
+  uint64_t records = 0, records_missing = 0;
+  uint64_t record_bytes = 0, bytes_written = 0, replica_records = 0;
+  uint64_t matrices_whole = 0;  // with `compact`: that keep their scales
+  std::vector<std::string> notes;
+};
+
+using PackProgressFn = std::function<void(const PackProgress&)>;
+
+Result<PackReport> Pack(const PackOptions& options, const PackProgressFn& progress, CancelToken cancel);
+
+// Spreads an existing set over `options.targets` (some new, some as before); folders of the set that are not among them
+// are emptied at the end. `from` are the set's present folders. Moves only what must move. Resumable.
+Result<PackReport> Rebalance(const PackOptions& options, const std::vector<std::string>& from,
+                             const PackProgressFn& progress, CancelToken cancel);
+
+}  // namespace deltafin

@@ -1,0 +1,49 @@
+// verify: reads a whole expert set, or the experts in the shards, and names every record that is not what was written.
+//
+// Expert sets are checked against their checksums, padding and unused bytes included; second copies too. Shards have no
+// checksums of their own: they are checked for scales of 255, and against the expert set when there is one. Reads at
+// background priority, as fast as the drives deliver. Repair rewrites only bytes that are wrong, from the second copy or
+// the shards, and only when the source's own checksum is right. One call at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/cancel.h"
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace deltafin {
+
+struct VerifyOptions {
+  std::string model;
+  std::vector<std::string> experts;  // folders of the set; empty: verify the shards
+  std::string state_folder;
+  bool repair = false;
+  std::string io = "auto";
+};
+
+struct BadRecord {
+  ExpertKey key;
+  bool replica = false;
+  std::string file;
+  uint64_t offset = 0, bytes = 0;  // in that file
+  std::string what;                // "checksum differs", "read failed: ...", "padding is not zero"
+  bool repaired = false;
+  std::string repair_note;  // from where, or why not
+};
+
+struct VerifyReport {
+  uint64_t records = 0;
+  uint64_t bytes = 0;
+  uint64_t bad = 0, repaired = 0;
+  double seconds = 0;
+};
+
+// `on_bad` is called for each range that is bad, as it is found; `progress` with bytes done and in all.
+Result<VerifyReport> Verify(const VerifyOptions& options, const std::function<void(const BadRecord&)>& on_bad,
+                            const std::function<void(uint64_t done, uint64_t total)>& progress, CancelToken cancel);
+
+}  // namespace deltafin
