@@ -21,7 +21,8 @@ constexpr auto kCancelPoll = std::chrono::milliseconds(20);  // a CancelToken ca
 constexpr int64_t kMaxBatch = 1 << 20;
 
 struct Slot {
-  enum class Phase : uint8_t { kFree, kReading, kReady };
+  // kHung: the read was given up, but the drive may still write into the slot.
+  enum class Phase : uint8_t { kFree, kReading, kReady, kHung };
   Phase phase = Phase::kFree;
   ExpertKey key;
   ExpertWeights weights;  // of a ready slot
@@ -29,6 +30,9 @@ struct Slot {
   int32_t pins = 0;
   int32_t position = -1;  // in the open batch, while the batch waits for this slot or has yet to take it
 };
+
+// Reads of one expert in one batch: the first, and one more after a drive hung, which goes to the copies.
+constexpr uint8_t kMaxTries = 2;
 
 }  // namespace
 
@@ -46,6 +50,7 @@ struct ExpertCache::State {
         slots(static_cast<size_t>(arena.slots())),
         index(arena.slots()),
         position_slot(static_cast<size_t>(max_batch)),
+        position_tries(static_cast<size_t>(max_batch)),
         pending(max_batch),
         arrived(max_batch) {
     experts.reserve(static_cast<size_t>(max_batch));
@@ -63,6 +68,7 @@ struct ExpertCache::State {
   void Evict(int32_t number);
   void Fetched(int32_t number, Result<ExpertWeights> result);
   void FetchFailed(int32_t number, Error error);
+  void LoseSlot(int32_t number, bool is_hung);
   Ready Deliver(ExpertCache* cache);
   void Release(int32_t number);
   void Close();
@@ -79,12 +85,14 @@ struct ExpertCache::State {
   SlotIndex index;  // of reading and ready slots
   int64_t resident = 0;
   int64_t reading = 0;
+  int64_t hung = 0;
   // The open batch.
   bool open = false;
   int32_t layer = 0;
   IoTag tag = 0;  // another one for every batch
   std::vector<int32_t> experts;
-  std::vector<int32_t> position_slot;  // [max_batch], -1 while pending
+  std::vector<int32_t> position_slot;   // [max_batch], -1 while pending
+  std::vector<uint8_t> position_tries;  // [max_batch], reads started
   size_t delivered = 0;
   FixedQueue pending;
   FixedQueue arrived;
@@ -96,6 +104,7 @@ struct ExpertCache::State {
 void ExpertCache::State::Want(int32_t position) {
   const int32_t number = index.Find(KeyOf(position));
   position_slot[static_cast<size_t>(position)] = number;
+  position_tries[static_cast<size_t>(position)] = 0;
   if (number < 0) {
     ++counters.misses;
     pending.Push(position);
@@ -131,6 +140,7 @@ bool ExpertCache::State::TakeSlotForNext(int32_t* number) {
   if (*number < 0) return false;
   const int32_t position = pending.Pop();
   position_slot[static_cast<size_t>(position)] = *number;
+  ++position_tries[static_cast<size_t>(position)];
   Slot& taken = slot(*number);
   taken = {Slot::Phase::kReading, KeyOf(position), {}, tag, 0, position};
   index.Insert(taken.key, *number);
@@ -163,15 +173,20 @@ void ExpertCache::State::Evict(int32_t number) {
 // On the I/O thread, or inside Fetch().
 void ExpertCache::State::Fetched(int32_t number, Result<ExpertWeights> result) {
   const std::lock_guard lock(mutex);
-  --reading;
-  if (result) {
-    Slot& filled = slot(number);
+  Slot& filled = slot(number);
+  if (filled.phase == Slot::Phase::kHung) {  // the second call: the drive has let go of the slot
+    filled.phase = Slot::Phase::kFree;
+    arena.Give(number);
+    --hung;
+  } else if (result) {
+    --reading;
     filled.phase = Slot::Phase::kReady;
     filled.weights = *result;
     ++resident;
     counters.demand_bytes += source.record_bytes();
     if (filled.position >= 0) arrived.Push(filled.position);
   } else {
+    --reading;
     FetchFailed(number, std::move(result.error()));
   }
   // Under the lock: after it the destructor may run.
@@ -181,18 +196,32 @@ void ExpertCache::State::Fetched(int32_t number, Result<ExpertWeights> result) {
 void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
   Slot& failed = slot(number);
   const int32_t position = failed.position;
-  index.Erase(failed.key);
-  policy->Removed(number);
-  failed.phase = Slot::Phase::kFree;
-  failed.position = -1;
-  arena.Give(number);
+  const bool is_hung = failure.code() == ErrorCode::kDeadline;
+  LoseSlot(number, is_hung);
   if (position < 0) return;
   position_slot[static_cast<size_t>(position)] = -1;
-  if (failure.code() == ErrorCode::kCancelled && failed.tag != tag) {
-    // An earlier batch started this read and was abandoned before the drive saw it; the open batch still wants it.
+  // An earlier batch started this read and was abandoned before the drive saw it; the open batch still wants it.
+  const bool not_ours = failure.code() == ErrorCode::kCancelled && failed.tag != tag;
+  const bool has_another_way = is_hung && source.HasCopy(failed.key) &&
+                               position_tries[static_cast<size_t>(position)] < kMaxTries;
+  if (not_ours || has_another_way) {
     pending.Push(position);
   } else if (!error) {
     error = std::move(failure).WithContext(Cat("expert ", failed.key.expert, " of layer ", failed.key.layer));
+  }
+}
+
+void ExpertCache::State::LoseSlot(int32_t number, bool is_hung) {
+  Slot& lost = slot(number);
+  index.Erase(lost.key);
+  policy->Removed(number);
+  lost.position = -1;
+  lost.phase = is_hung ? Slot::Phase::kHung : Slot::Phase::kFree;
+  if (is_hung) {
+    ++hung;
+    ++counters.hung;
+  } else {
+    arena.Give(number);
   }
 }
 
@@ -252,7 +281,7 @@ ExpertCache::~ExpertCache() {
     if (on_its_way) s.source.Cancel(slot.tag);
   }
   std::unique_lock lock(s.mutex);
-  s.changed.wait(lock, [&] { return s.reading == 0; });
+  s.changed.wait(lock, [&] { return s.reading == 0 && s.hung == 0; });
 }
 
 void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts) {
@@ -289,6 +318,9 @@ Result<ExpertCache::Ready> ExpertCache::Next(CancelToken cancel) {
       continue;
     }
     if (!s.arrived.empty()) return s.Deliver(this);
+    if (s.reading == 0 && s.hung > 0)
+      return Fail(ErrorCode::kDeadline, "waiting for experts of layer ", s.layer, ": all ", s.hung,
+                  " slots that are not in use wait for a drive that hangs: give --expert-cache more, or take the drive out");
     DFIN_CHECK(s.reading > 0, "every slot is pinned: a pin dies before the next call");
     const int64_t before = s.clock.NowNs();
     s.changed.wait_for(lock, kCancelPoll);
@@ -313,6 +345,11 @@ ExpertCacheCounters ExpertCache::counters() const {
 }
 
 int64_t ExpertCache::slots() const { return state_->arena.slots(); }
+
+int64_t ExpertCache::hung() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->hung;
+}
 
 int64_t ExpertCache::resident() const {
   const std::lock_guard lock(state_->mutex);

@@ -3,6 +3,8 @@
 // One read per expert is in flight at most; a slot that is pinned or being filled is never evicted; results never
 // depend on the number of slots or on the order in which reads end. The number of slots is fixed at creation (at least
 // the floor), so the budget cannot be exceeded. A failed read frees its slot and is reported to whoever waits for it.
+// After a drive hung, the expert is read once more into another slot if it has a copy elsewhere; the slot of the hung
+// read stays out of use until the drive lets go of it.
 // Thread rule: all public calls on the engine thread; completions arrive on the I/O thread and meet it at one lock.
 #pragma once
 
@@ -44,6 +46,7 @@ struct ExpertCacheCounters {
   uint64_t misses = 0;  // wanted and not yet in memory: read on demand unless the batch is given up
   uint64_t evictions = 0;
   uint64_t demand_bytes = 0;  // payload of the reads that succeeded
+  uint64_t hung = 0;          // reads given up because a drive hung
   double wait_seconds = 0;    // time Next() waited for reads
 };
 
@@ -55,8 +58,9 @@ struct ExpertCacheOptions {
 
 class ExpertCache {
  public:
-  // Fewest slots with which a layer can run: the experts of one token.
-  static int64_t Floor(int64_t experts_per_token) { return experts_per_token; }
+  // Fewest slots with which a layer can run: the experts of one token; where experts have copies, as many again, for
+  // when all of them were being read from a drive that hangs.
+  static int64_t Floor(int64_t experts_per_token, bool copies = false) { return experts_per_token * (copies ? 2 : 1); }
   // Memory of one slot of `source`, rounded to whole 4 KiB.
   static uint64_t SlotBytes(const ExpertSource& source);
 
@@ -64,7 +68,7 @@ class ExpertCache {
   // outlive the cache.
   static Result<std::unique_ptr<ExpertCache>> Create(ExpertSource& source, const ExpertCacheOptions& options,
                                                      std::unique_ptr<EvictionPolicy> policy, const Clock& clock);
-  // Every pin must be dead. Cancels reads that have not started and waits for the others.
+  // Every pin must be dead. Cancels reads that have not started and waits for the others, hung ones included.
   ~ExpertCache();
   ExpertCache(const ExpertCache&) = delete;
   ExpertCache& operator=(const ExpertCache&) = delete;
@@ -77,7 +81,7 @@ class ExpertCache {
 
   // The next expert of the batch that is ready, in order of arrival, and its position in `experts`. Waits when none is.
   // Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all
-  // slots pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kCancelled: the batch must then be
+  // slots pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kDeadline (a drive hangs), kCancelled: the batch must then be
   // abandoned. A cancellation is noticed within 50 ms, also while a read hangs. Allocates nothing unless it fails.
   struct Ready {
     ExpertPin pin;
@@ -91,6 +95,7 @@ class ExpertCache {
 
   ExpertCacheCounters counters() const;
   int64_t slots() const;
+  int64_t hung() const;      // slots that a hung drive may still write into
   int64_t resident() const;  // slots holding an expert
 
  private:

@@ -15,7 +15,8 @@ namespace deltafin {
 
 class ExpertSource {
  public:
-  // On success: where the views of the expert point, inside the slot that was given to Fetch.
+  // On success: where the views of the expert point, inside the slot that was given to Fetch. After kDeadline (a drive
+  // hangs) the slot still belongs to the drive: `done` is called once more, with kCancelled, when it no longer does.
   using Done = std::function<void(Result<ExpertWeights>)>;
 
   virtual ~ExpertSource() = default;
@@ -25,9 +26,11 @@ class ExpertSource {
   virtual uint64_t slot_bytes() const = 0;
   // Slots must be aligned to this.
   virtual uint64_t slot_alignment() const = 0;
+  // Whether a drive that hangs or fails leaves another way to this expert.
+  virtual bool HasCopy(ExpertKey) const { return false; }
 
-  // Reads one expert into `slot` (slot_bytes(), untouched by others until done). `done` is called exactly once,
-  // possibly on an I/O thread. Every scale byte has been looked at: a 255 is kCorrupt naming layer, expert, matrix and
+  // Reads one expert into `slot` (slot_bytes(), untouched by others until done). `done` is called exactly once
+  // (but see Done), possibly on an I/O thread. Every scale byte has been looked at: a 255 is kCorrupt naming layer, expert, matrix and
   // row.
   virtual void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) = 0;
   // A tag that no other user of the source's scheduler has.
