@@ -48,8 +48,9 @@ void ExpertStore::Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoT
 void ExpertStore::Read(Request* request) {
   const ExpertPlace& place = checkpoint_.Expert(request->key);
   // One captured pointer fits into std::function without an allocation.
-  io_.Read({&checkpoint_.shard(place.shard), place.offset, record_bytes_, request->slot}, request->priority,
-           request->tag, [request](Status status) { request->store->Finish(request, std::move(status)); });
+  const ReadRequest bytes{&checkpoint_.shard(place.shard), place.offset, record_bytes_, request->slot};
+  io_.Read(bytes, 0, request->priority, request->tag,
+           [request](Status status) { request->store->Finish(request, std::move(status)); });
 }
 
 void ExpertStore::Cancel(IoTag tag) { io_.Cancel(tag); }

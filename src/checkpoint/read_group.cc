@@ -14,13 +14,14 @@ ReadGroup::~ReadGroup() {
   changed_.wait(lock, [&] { return in_flight_ == 0; });
 }
 
-void ReadGroup::Start(IoScheduler& io, const ReadRequest& request, IoPriority priority, IoTag tag) {
+void ReadGroup::Start(IoScheduler& io, const ReadRequest& request, IoPriority priority, IoTag tag, int32_t drive) {
   {
     const std::lock_guard lock(mutex_);
     ++in_flight_;
   }
   // Two captured words fit into std::function without an allocation.
-  io.Read(request, priority, tag, [this, bytes = request.bytes](Status status) { Finish(bytes, std::move(status)); });
+  io.Read(request, drive, priority, tag,
+          [this, bytes = request.bytes](Status status) { Finish(bytes, std::move(status)); });
 }
 
 void ReadGroup::Finish(uint64_t bytes, Status status) {

@@ -22,7 +22,7 @@ class ReadGroup {
   ReadGroup(const ReadGroup&) = delete;
   ReadGroup& operator=(const ReadGroup&) = delete;
 
-  void Start(IoScheduler& io, const ReadRequest& request, IoPriority priority, IoTag tag);
+  void Start(IoScheduler& io, const ReadRequest& request, IoPriority priority, IoTag tag, int32_t drive = 0);
   // True when nothing is in flight any more.
   bool WaitFor(std::chrono::milliseconds limit);
   // The same without a limit; false when cancelled first, which is noticed within 50 ms.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -22,9 +23,10 @@ constexpr size_t kReapBatch = 64;   // completions taken from the engine at once
 // included.
 class IoScheduler::Impl {
  public:
-  Impl(std::unique_ptr<IoEngine> engine, IoSchedulerOptions options)
-      : engine_(std::move(engine)), options_(options), pool_(kInitialNodes) {
-    DFIN_CHECK(options_.chunk_bytes > 0, "a chunk has bytes");
+  Impl(std::unique_ptr<IoEngine> engine, IoSchedulerOptions options, const Clock*)
+      : engine_(std::move(engine)), options_(std::move(options)), pool_(kInitialNodes) {
+    if (options_.chunk_bytes == 0) options_.chunk_bytes = 1 << 20;
+    if (options_.window_bytes == 0) options_.window_bytes = 32 << 20;
     const auto depth = static_cast<size_t>(engine_->depth());
     chunks_.resize(depth);
     for (size_t i = depth; i > 0; --i) free_chunks_.push_back(i - 1);
@@ -73,6 +75,20 @@ class IoScheduler::Impl {
     if (wake) engine_->Wake();
   }
 
+  void Raise(IoTag tag, IoPriority priority) {
+    const std::lock_guard lock(mutex_);
+    for (ReadList& queue : queues_) {
+      if (&queue == &Queue(priority)) continue;
+      queue.MoveIf(Queue(priority), [&](QueuedRead& read) {
+        if (read.tag != tag) return false;
+        read.priority = priority;
+        return true;
+      });
+    }
+  }
+
+  const std::vector<DriveInfo>& drives() const { return options_.drives; }
+
   IoTag NewTag() { return next_tag_.fetch_add(1, std::memory_order_relaxed); }
 
   IoCounters counters() const {
@@ -109,7 +125,7 @@ class IoScheduler::Impl {
       for (const auto& [id, request] : to_submit_) engine_->Submit(id, request);
       to_submit_.clear();
       if (calling_.empty()) {
-        Reap(engine_->Wait(completions_));
+        Reap(engine_->Wait(completions_, -1));
       } else {
         CallBack();
       }
@@ -223,7 +239,7 @@ class IoScheduler::Impl {
   }
 
   const std::unique_ptr<IoEngine> engine_;
-  const IoSchedulerOptions options_;
+  IoSchedulerOptions options_;
   const SteadyClock clock_;
   std::atomic<IoTag> next_tag_{1};
 
@@ -248,18 +264,42 @@ class IoScheduler::Impl {
   std::thread thread_;
 };
 
-IoScheduler::IoScheduler(std::unique_ptr<IoEngine> engine, IoSchedulerOptions options)
-    : impl_(std::make_unique<Impl>(std::move(engine), options)) {}
+IoScheduler::IoScheduler(std::unique_ptr<IoEngine> engine, IoSchedulerOptions options, const Clock* clock)
+    : impl_(std::make_unique<Impl>(std::move(engine), std::move(options), clock)) {}
 
 IoScheduler::~IoScheduler() { impl_->Stop(); }
 
 IoTag IoScheduler::NewTag() { return impl_->NewTag(); }
 
-void IoScheduler::Read(const ReadRequest& request, IoPriority priority, IoTag tag, Done done) {
+void IoScheduler::Read(std::span<const ReadPart> parts, IoPriority priority, IoTag tag, Done done) {
+  struct Open {
+    std::atomic<size_t> parts;
+    Status status;
+    Done done;
+  };
+  auto open = std::make_shared<Open>();
+  open->parts = parts.size();
+  open->done = std::move(done);
+  for (const ReadPart& part : parts)
+    impl_->Read(part.request, priority, tag, [open](Status status) {
+      if (!status && open->status) open->status = std::move(status);
+      if (--open->parts == 0) open->done(std::move(open->status));
+    });
+}
+
+void IoScheduler::Read(const ReadRequest& request, int32_t, IoPriority priority, IoTag tag, Done done) {
   impl_->Read(request, priority, tag, std::move(done));
 }
 
 void IoScheduler::Cancel(IoTag tag) { impl_->Cancel(tag); }
+
+void IoScheduler::Raise(IoTag tag, IoPriority priority) { impl_->Raise(tag, priority); }
+
+std::vector<DriveCounters> IoScheduler::drive_counters() const {
+  return std::vector<DriveCounters>(impl_->drives().size());
+}
+
+const std::vector<DriveInfo>& IoScheduler::drives() const { return impl_->drives(); }
 
 IoCounters IoScheduler::counters() const { return impl_->counters(); }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <system_error>
@@ -57,9 +58,14 @@ class PreadEngine final : public IoEngine {
     work_.notify_one();
   }
 
-  size_t Wait(std::span<IoCompletion> out) override {
+  size_t Wait(std::span<IoCompletion> out, int64_t timeout_ns) override {
     std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return woken_ || !finished_.empty(); });
+    const auto ready = [this] { return woken_ || !finished_.empty(); };
+    if (timeout_ns < 0) {
+      done_.wait(lock, ready);
+    } else {
+      done_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), ready);
+    }
     woken_ = false;
     size_t count = 0;
     for (; count < out.size() && !finished_.empty(); ++count) {

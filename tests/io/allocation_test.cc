@@ -29,7 +29,7 @@ TEST_P(IoAllocations, ReadsAllocateNothing) {
     IoScheduler scheduler(std::move(*engine), {.chunk_bytes = 64 * 1024, .window_bytes = 256 * 1024});
     const auto read_all = [&] {
       for (uint64_t i = 0; i < 50; ++i)
-        scheduler.Read({&*file, i * 10'007, 200'000, buffer.data() + i * 262'144}, IoPriority::kDemand, 1,
+        scheduler.Read({&*file, i * 10'007, 200'000, buffer.data() + i * 262'144}, 0, IoPriority::kDemand, 1,
                        [&good](const Status& status) { good += status.has_value(); });
     };
     read_all();

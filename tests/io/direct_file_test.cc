@@ -113,7 +113,7 @@ TEST(DirectFile, ReadsLeaveNothingInThePageCache) {
   const std::unique_ptr<IoEngine> engine = CreatePreadEngine(1);
   engine->Submit(1, {&*file, 0, kBytes, buffer.data()});
   IoCompletion done[1];
-  while (engine->Wait(done) == 0) {
+  while (engine->Wait(done, -1) == 0) {
   }
   ASSERT_TRUE(done[0].status);
   EXPECT_TRUE(test::HoldsBytesFrom(buffer.span(), 0));

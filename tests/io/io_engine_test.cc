@@ -40,7 +40,7 @@ class IoEngineTest : public testing::TestWithParam<std::string> {
     engine_->Submit(77, request);
     IoCompletion done[4];
     size_t count = 0;
-    while (count == 0) count = engine_->Wait(done);
+    while (count == 0) count = engine_->Wait(done, -1);
     EXPECT_EQ(count, 1u);
     EXPECT_EQ(done[0].id, 77u);
     return std::move(done[0]);
@@ -124,7 +124,7 @@ TEST_P(IoEngineTest, EveryReadOfAFullQueueEndsOnce) {
       engine_->Submit(100 + i, {&file_, i * kEach + 13, kEach, buffer_.data() + i * 2 * kEach});
     IoCompletion done[3];  // fewer than are in flight
     for (size_t count = 0; count < 8;) {
-      const size_t got = engine_->Wait(done);
+      const size_t got = engine_->Wait(done, -1);
       for (size_t i = 0; i < got; ++i) {
         ASSERT_TRUE(done[i].status);
         ++ends[done[i].id];
@@ -143,7 +143,7 @@ TEST_P(IoEngineTest, EveryReadOfAFullQueueEndsOnce) {
 TEST_P(IoEngineTest, WakeEndsAWaitWithNothingInFlight) {
   std::thread other([this] { engine_->Wake(); });
   IoCompletion done[1];
-  EXPECT_EQ(engine_->Wait(done), 0u);
+  EXPECT_EQ(engine_->Wait(done, -1), 0u);
   other.join();
 }
 
@@ -151,7 +151,7 @@ TEST_P(IoEngineTest, AWakeBeforeTheWaitIsNotLost) {
   IoCompletion done[1];
   for (int i = 0; i < 100; ++i) {
     engine_->Wake();
-    ASSERT_EQ(engine_->Wait(done), 0u);
+    ASSERT_EQ(engine_->Wait(done, -1), 0u);
   }
 }
 

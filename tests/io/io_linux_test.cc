@@ -94,7 +94,7 @@ TEST(DirectFile, OpensBufferedWhereDirectReadsAreRefused) {
   ASSERT_TRUE(engine);
   (*engine)->Submit(1, {&*file, 0, 5, buffer.data()});
   std::array<IoCompletion, 1> done;
-  while ((*engine)->Wait(done) == 0) {
+  while ((*engine)->Wait(done, -1) == 0) {
   }
   ASSERT_TRUE(done[0].status) << done[0].status.error().message();
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(buffer.data()), 5), "nodev");

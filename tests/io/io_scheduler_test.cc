@@ -84,7 +84,7 @@ class IoSchedulerTest : public testing::Test {
     engine_->WaitUntilSubmitted(1);
   }
   void Read(int id, IoPriority priority, IoTag tag, uint64_t offset, uint64_t bytes) {
-    scheduler_->Read({&file_, offset, bytes, buffer_.data() + offset}, priority, tag, ends_.Expect(id));
+    scheduler_->Read({&file_, offset, bytes, buffer_.data() + offset}, 0, priority, tag, ends_.Expect(id));
   }
   std::vector<uint64_t> SubmittedOffsets() const {
     std::vector<uint64_t> offsets;
@@ -229,7 +229,7 @@ TEST_F(IoSchedulerTest, CallbacksRunOnOneThreadThatIsNotTheCallers) {
 
 TEST_F(IoSchedulerTest, ACallbackMayRead) {
   Make({});
-  scheduler_->Read({&file_, 0, 100, buffer_.data()}, IoPriority::kDemand, 0, [this](Status status) {
+  scheduler_->Read({&file_, 0, 100, buffer_.data()}, 0, IoPriority::kDemand, 0, [this](Status status) {
     ASSERT_TRUE(status);
     Read(2, IoPriority::kDemand, 0, 500, 100);
   });
@@ -270,10 +270,11 @@ TEST_F(IoSchedulerTest, DestructionCancelsWhatHasNotStartedAndWaitsForTheRest) {
 TEST_F(IoSchedulerTest, AReadMadeByACallbackDuringDestructionIsCancelled) {
   MakeBusy();
   IoScheduler* scheduler = scheduler_.get();
-  scheduler->Read({&file_, 0, 10, buffer_.data() + kChunk}, IoPriority::kDemand, 0, [this, scheduler](Status status) {
-    EXPECT_FALSE(status);
-    scheduler->Read({&file_, 0, 10, buffer_.data() + kChunk}, IoPriority::kDemand, 0, ends_.Expect(2));
-  });
+  scheduler->Read(
+      {&file_, 0, 10, buffer_.data() + kChunk}, 0, IoPriority::kDemand, 0, [this, scheduler](Status status) {
+        EXPECT_FALSE(status);
+        scheduler->Read({&file_, 0, 10, buffer_.data() + kChunk}, 0, IoPriority::kDemand, 0, ends_.Expect(2));
+      });
   std::thread destroyer([this] { scheduler_.reset(); });
   ends_.WaitFor(1);
   engine_->Release();
@@ -308,7 +309,7 @@ TEST_F(IoSchedulerTest, EveryReadEndsExactlyOnceUnderStress) {
         read.offset = random() % (kContents - 30'000);
         read.bytes = 1 + random() % 30'000;
         read.buffer = test::MakeBuffer(32'768);
-        scheduler_->Read({&file_, read.offset, read.bytes, read.buffer.data()},
+        scheduler_->Read({&file_, read.offset, read.bytes, read.buffer.data()}, 0,
                          static_cast<IoPriority>(random() % kIoPriorities), 1 + random() % 5,
                          [&read, &open](Status status) {
                            read.ok = status.has_value();
@@ -357,7 +358,7 @@ TEST_P(IoSchedulerEngineTest, ReadsRecordsThatStartAnywhere) {
     IoScheduler scheduler(std::move(*engine), {.chunk_bytes = 20'000, .window_bytes = 200'000});
     EXPECT_EQ(scheduler.engine_name(), GetParam());
     for (uint64_t i = 0; i < 30; ++i)
-      scheduler.Read({&*file, i * 63'001, 150'000 - 3 * i, buffer.data() + i * 163'840}, IoPriority::kDemand, 0,
+      scheduler.Read({&*file, i * 63'001, 150'000 - 3 * i, buffer.data() + i * 163'840}, 0, IoPriority::kDemand, 0,
                      ends.Expect(static_cast<int>(i)));
     ends.WaitFor(30);
     EXPECT_GE(scheduler.counters().device_bytes, scheduler.counters().payload_bytes);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <limits>
 
 #include "base/clock.h"
 #include "io/read_progress.h"
@@ -68,13 +69,14 @@ void FakeIoEngine::Submit(uint64_t id, const ReadRequest& request) {
   changed_.notify_all();
 }
 
-size_t FakeIoEngine::Wait(std::span<IoCompletion> out) {
+size_t FakeIoEngine::Wait(std::span<IoCompletion> out, int64_t timeout_ns) {
   std::unique_lock lock(mutex_);
+  const int64_t give_up_ns = timeout_ns < 0 ? std::numeric_limits<int64_t>::max() : SteadyClock().NowNs() + timeout_ns;
   for (;;) {
     size_t count = 0;
     std::shuffle(pending_.begin(), pending_.end(), random_);
     const int64_t now = SteadyClock().NowNs();
-    int64_t next_due = now + 1'000'000'000;
+    int64_t next_due = std::min(give_up_ns, now + 1'000'000'000);
     for (size_t i = 0; i < pending_.size() && !held_ && count < out.size();) {
       if (pending_[i].due_ns > now) {
         next_due = std::min(next_due, pending_[i].due_ns);
@@ -84,7 +86,7 @@ size_t FakeIoEngine::Wait(std::span<IoCompletion> out) {
       out[count++] = Complete(pending_[i]);
       pending_.erase(pending_.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    if (count > 0 || std::exchange(woken_, false)) return count;
+    if (count > 0 || std::exchange(woken_, false) || now >= give_up_ns) return count;
     changed_.wait_for(lock, std::chrono::nanoseconds(next_due - now));
   }
 }

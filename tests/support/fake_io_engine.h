@@ -45,7 +45,7 @@ class FakeIoEngine final : public IoEngine {
   std::string name() const override { return "fake"; }
   int depth() const override { return options_.depth; }
   void Submit(uint64_t id, const ReadRequest& request) override;
-  size_t Wait(std::span<IoCompletion> out) override;
+  size_t Wait(std::span<IoCompletion> out, int64_t timeout_ns) override;
   void Wake() override;
 
  private:
