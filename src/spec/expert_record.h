@@ -1,7 +1,7 @@
 // ExpertRecord: where the six tensors of one routed expert lie inside one contiguous piece of bytes.
 //
-// In the release's shards the six lie back to back (w1.weight_packed, w1.weight_scale, w2..., w3...; 17,547,264 bytes at
-// K3's sizes), in an order that the format does not promise, so the offsets are data. w1 is the gate and w3 the up
+// In the release's shards the six lie back to back (w1.weight_packed, w1.weight_scale, w2..., w3...; 17,547,264 bytes
+// at K3's sizes), in an order that the format does not promise, so the offsets are data. w1 is the gate and w3 the up
 // projection [moe_intermediate, expert_hidden], w2 the down projection [expert_hidden, moe_intermediate].
 #pragma once
 
@@ -40,6 +40,8 @@ struct ExpertGeometry {
 
   explicit ExpertGeometry(const ModelSpec& spec)
       : hidden(spec.routed_expert_hidden_size), intermediate(spec.moe_intermediate_size) {}
+  // Both multiples of kMxfp4Group.
+  ExpertGeometry(int64_t hidden_in, int64_t intermediate_in) : hidden(hidden_in), intermediate(intermediate_in) {}
 
   int64_t rows(ExpertMatrix m) const { return m == ExpertMatrix::kW2 ? hidden : intermediate; }
   int64_t cols(ExpertMatrix m) const { return m == ExpertMatrix::kW2 ? intermediate : hidden; }
