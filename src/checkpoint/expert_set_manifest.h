@@ -42,6 +42,8 @@ struct ExpertSetDrive {
   double bytes_per_second = 0;  // that decided its share; 0 = an equal share
 };
 
+inline constexpr uint64_t kMaxManifestBytes = uint64_t{4} << 20;
+
 struct ExpertSetManifest {
   uint64_t set_id = 0;      // names the set; the same for all its generations
   uint64_t generation = 1;  // grows when the set is rebalanced or extended
@@ -59,8 +61,8 @@ struct ExpertSetManifest {
   uint64_t index_bytes = 0, index_hash = 0;
 
   std::string ToText() const;
-  // Checks everything that does not need the files: pieces cover every record exactly once, files do not overlap, names
-  // have no path separators, sizes cannot overflow.
+  // Checks everything that does not need the files: pieces (ascending by begin) cover every record exactly once, copies
+  // lie on other drives, files do not overlap, names have no path separators, sizes fit the shape and cannot overflow.
   static Result<ExpertSetManifest> FromText(std::string_view text, const std::string& what);
 };
 
