@@ -17,6 +17,8 @@ class DirectFile {
  public:
   // Regular files only. kNotFound, kIo (with path and errno text), kCorrupt for a folder or special file.
   static Result<DirectFile> Open(const std::string& path);
+  // Through the page cache although direct reads would work: for drives that were measured to be faster so.
+  static Result<DirectFile> OpenBuffered(const std::string& path);
 
   DirectFile() = default;
   DirectFile(DirectFile&& other) noexcept { *this = static_cast<DirectFile&&>(other); }

@@ -1,8 +1,9 @@
 // DriveProfile: what was measured about a drive, kept in the state folder under the drive's identity.
 //
-// `deltafin drives` writes it, pack and the engine read it. Identity: file system UUID or device number plus the folder's
-// device size, so that a profile follows the drive, not the mount point. A value type and plain functions. Damaged or
-// foreign files are ignored (and said so by `drives`).
+// `deltafin drives` writes it, pack and the engine read it. Identity: file system UUID or device number plus the
+// folder's device size, so that a profile follows the drive, not the mount point. One JSON file a drive, in the folder
+// "drives" of the state folder (docs/TUNING.md). A value type and plain functions. Damaged or foreign files are ignored
+// (and said so by `drives`).
 #pragma once
 
 #include <cstdint>
@@ -40,12 +41,21 @@ struct DriveProfile {
   std::vector<Together> together;
 };
 
-// Names the device under `folder`. kNotFound, kIo.
+// Names the device under `folder` (io/drive_list.h). kNotFound, kIo.
 Result<std::string> DriveIdentity(const std::string& folder);
-std::optional<DriveProfile> LoadDriveProfile(const std::string& state_folder, const std::string& identity);
+// Where the profile of a drive is kept.
+std::string DriveProfilePath(const std::string& state_folder, const std::string& identity);
+std::string DriveProfileText(const DriveProfile& profile);
+// kCorrupt, kUnsupported (another version). `what` names the text in errors.
+Result<DriveProfile> ParseDriveProfile(const std::string& text, const std::string& what);
+// Nothing when there is no usable profile; *problem, if given, says what is wrong with one that is there.
+std::optional<DriveProfile> LoadDriveProfile(const std::string& state_folder, const std::string& identity,
+                                             std::string* problem = nullptr);
+// Makes the folder if need be; replaces an older profile in one step; keeps the newest kMaxDriveProfiles.
+inline constexpr size_t kMaxDriveProfiles = 64;
 Status StoreDriveProfile(const std::string& state_folder, const DriveProfile& profile);
 // Measured rates of `folders`, for shares: what each delivered when all were read together, if that was measured, else
-// alone; 0 where there is no profile.
+// alone; 0 where there is no profile. Folders on one drive get equal parts of its rate.
 std::vector<double> ProfiledRates(const std::string& state_folder, const std::vector<std::string>& folders);
 
 }  // namespace deltafin
