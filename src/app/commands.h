@@ -23,5 +23,6 @@ Command AddChat(CLI::App& root);
 Command AddLogits(CLI::App& root);
 Command AddInspect(CLI::App& root);
 Command AddSynth(CLI::App& root);
+Command AddDrives(CLI::App& root);
 
 }  // namespace deltafin

@@ -20,7 +20,7 @@ int Run(int argc, char** argv) {
   root.require_subcommand(1);
   root.failure_message(CLI::FailureMessage::simple);
   const std::vector<Command> commands = {AddRun(root), AddChat(root), AddLogits(root), AddInspect(root),
-                                         AddSynth(root)};
+                                         AddSynth(root), AddDrives(root)};
   for (const Command& command : commands) {
     command.app->set_version_flag("--version", VersionText());
     RefuseEmptyValues(*command.app);

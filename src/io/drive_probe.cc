@@ -1,0 +1,284 @@
+#include "io/drive_probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+
+#include "base/aligned_buffer.h"
+#include "base/units.h"
+#include "io/drive_read_run.h"
+
+namespace deltafin {
+namespace {
+
+// How a drive's time and bytes are shared out. At most 26 cells are measured.
+constexpr double kCellTime = 1.0 / 40, kCompareTime = 1.0 / 30, kPairTime = 1.0 / 15, kTogetherTime = 1.0 / 6;
+constexpr double kCellBytes = 1.0 / 60, kCompareBytes = 1.0 / 12, kPairBytes = 1.0 / 5, kTogetherBytes = 1.0 / 6;
+// Direct and buffered reads take turns, since a shared drive changes from one second to the next.
+constexpr int kTurns = 2;
+constexpr double kMuchCached = 0.1;
+constexpr uint64_t kNoByteLimit = ~uint64_t{0};
+
+struct Subject {
+  ProbedDrive report;
+  DriveTestFiles files;
+  UnreadSpans spans{{}};
+};
+
+class Probe {
+ public:
+  Probe(const ProbeOptions& options, const ProbeProgressFn& progress, CancelToken cancel)
+      : options_(options),
+        progress_(progress),
+        cancel_(cancel),
+        clock_(options.clock != nullptr ? *options.clock : steady_clock_) {}
+
+  Result<ProbeReport> Measure(const std::vector<ProbeTarget>& targets) {
+    for (const ProbeTarget& target : targets) {
+      const Status status = MeasureAlone(target);
+      if (status) continue;
+      if (status.error().code() == ErrorCode::kCancelled || status.error().code() == ErrorCode::kOutOfMemory)
+        return Failure(status.error());
+      report_.skipped.push_back({target.folder, target.drive.device, status.error().message(), status.error().code()});
+    }
+    DFIN_TRY_VOID(MeasurePairs());
+    DFIN_TRY_VOID(MeasureTogether());
+    for (Subject& subject : subjects_) {
+      subject.report.bytes_read = subject.spans.total_bytes() - subject.spans.bytes_left();
+      report_.drives.push_back(std::move(subject.report));
+    }
+    return std::move(report_);
+  }
+
+ private:
+  Status MeasureAlone(const ProbeTarget& target) {
+    Subject subject;
+    subject.report.folder = target.folder;
+    subject.report.drive = target.drive;
+    DFIN_TRY_VOID(OpenFiles(target, &subject));
+    DFIN_TRY_VOID(MeasureGrid(&subject));
+    DFIN_TRY_VOID(CompareWithBuffered(&subject));
+    subjects_.push_back(std::move(subject));
+    return {};
+  }
+
+  Status OpenFiles(const ProbeTarget& target, Subject* subject) {
+    if (target.files.empty()) {
+      if (target.drive.read_only)
+        return Fail(ErrorCode::kInvalidArgument, target.folder,
+                    ": mounted read-only and no large file of it was given: nothing to read");
+      Tell(target.folder, "writing a test file");
+      const OwnFileOptions own{AlignUp(options_.test_file_bytes, UnreadSpans::kRegion), 20};
+      DFIN_TRY(subject->files, DriveTestFiles::Own(target.folder, own, clock_, cancel_));
+    } else {
+      DFIN_TRY(subject->files, DriveTestFiles::Existing(target.files));
+    }
+    subject->spans = UnreadSpans(subject->files.sizes());
+    subject->report.own_file = subject->files.own();
+    subject->report.direct_possible = subject->files.can_read_directly();
+    if (subject->spans.total_bytes() == 0)
+      return Fail(ErrorCode::kInvalidArgument, target.folder, ": no file of at least ",
+                  FormatBytes(UnreadSpans::kRegion), " to read");
+    return {};
+  }
+
+  Status MeasureGrid(Subject* subject) {
+    const CellLimits limits{options_.seconds * kCellTime, PartOf(*subject, kCellBytes)};
+    std::vector<DriveMeasurement>& grid = subject->report.profile.grid;
+    while (const std::optional<DriveSetting> setting = NextSetting(grid, limits)) {
+      Tell(subject->report.folder, Cat(FormatBytes(setting->block_bytes), " x ", setting->depth));
+      DFIN_TRY(const std::vector<StreamRate> rates, Read({Stream(subject, *setting, true)}, limits));
+      if (rates[0].reads == 0) break;
+      grid.push_back({setting->block_bytes, setting->depth, true, rates[0].bytes_per_second,
+                      rates[0].latency_p50_seconds, rates[0].latency_p99_seconds});
+    }
+    if (grid.empty())
+      return Fail(ErrorCode::kIo, subject->report.folder, ": no read ended in ", FormatSeconds(limits.seconds));
+    return {};
+  }
+
+  // The rates that count: longer than a cell of the grid, direct and buffered in turn.
+  Status CompareWithBuffered(Subject* subject) {
+    ProbedDrive& report = subject->report;
+    const DriveMeasurement best = BestSetting(report.profile.grid);
+    const DriveSetting setting{best.block_bytes, best.depth};
+    const CellLimits limits{options_.seconds * kCompareTime,
+                            std::max(PartOf(*subject, kCompareBytes / (2 * kTurns)), 4 * setting.in_flight())};
+    StreamRate direct, buffered;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      Tell(report.folder, "direct");
+      DFIN_TRY(const std::vector<StreamRate> rates, Read({Stream(subject, setting, true)}, limits));
+      Add(rates[0], &direct);
+      Tell(report.folder, "buffered");
+      const std::vector<UnreadSpans::Span> ahead = subject->spans.Ahead(limits.bytes);
+      subject->files.Forget(ahead);
+      report.cached_part = std::max(report.cached_part, subject->files.CachedPart(ahead));
+      DFIN_TRY(const std::vector<StreamRate> through, Read({Stream(subject, setting, false)}, limits));
+      Add(through[0], &buffered);
+      subject->files.Forget(ahead);
+    }
+    // Short files are used up by now; the grid's figure is what there is.
+    report.direct_bytes_per_second = direct.reads > 0 ? direct.bytes_per_second : best.bytes_per_second;
+    report.buffered_bytes_per_second = buffered.bytes_per_second;
+    report.buffered_cached = report.cached_part > kMuchCached ||
+                             LooksCached(report.direct_bytes_per_second, report.buffered_bytes_per_second);
+    Choose(setting, direct.reads > 0 ? direct : StreamRate{1, 0, 0, best.latency_p50_seconds, best.latency_p99_seconds},
+           buffered, &report);
+    return {};
+  }
+
+  // Means over turns; latencies are the worst of them.
+  static void Add(const StreamRate& turn, StreamRate* all) {
+    if (turn.reads == 0) return;
+    const double before = all->bytes_per_second > 0 ? static_cast<double>(all->bytes) / all->bytes_per_second : 0;
+    const double time = before + static_cast<double>(turn.bytes) / std::max(turn.bytes_per_second, 1.0);
+    all->reads += turn.reads;
+    all->bytes += turn.bytes;
+    all->bytes_per_second = static_cast<double>(all->bytes) / time;
+    all->latency_p50_seconds = std::max(all->latency_p50_seconds, turn.latency_p50_seconds);
+    all->latency_p99_seconds = std::max(all->latency_p99_seconds, turn.latency_p99_seconds);
+  }
+
+  void Choose(const DriveSetting& setting, const StreamRate& direct, const StreamRate& buffered,
+              ProbedDrive* report) const {
+    const bool use_direct =
+        PrefersDirect(report->direct_bytes_per_second, report->buffered_bytes_per_second, report->buffered_cached);
+    DriveProfile& profile = report->profile;
+    profile.identity = report->drive.identity;
+    profile.device = report->drive.device;
+    profile.model = report->drive.model;
+    profile.measured_unix_seconds = static_cast<int64_t>(std::time(nullptr));
+    profile.block_bytes = setting.block_bytes;
+    profile.depth = setting.depth;
+    profile.direct = use_direct;
+    profile.bytes_per_second = use_direct ? report->direct_bytes_per_second : report->buffered_bytes_per_second;
+    report->latency_p50_seconds = (use_direct ? direct : buffered).latency_p50_seconds;
+    report->latency_p99_seconds = (use_direct ? direct : buffered).latency_p99_seconds;
+  }
+
+  Status MeasurePairs() {
+    const size_t count = subjects_.size();
+    for (size_t a = 0; a < count; ++a) {
+      for (size_t b = a + 1; b < count; ++b) {
+        Tell(subjects_[a].report.folder, "together with " + subjects_[b].report.folder);
+        DFIN_TRY(const std::vector<double> rates,
+                 ReadTogether({a, b}, kPairTime, kPairBytes / static_cast<double>(count - 1)));
+        if (rates.empty()) continue;
+        ProbedPair pair{a, b, rates[0], rates[1], 0, false};
+        const double alone =
+            subjects_[a].report.profile.bytes_per_second + subjects_[b].report.profile.bytes_per_second;
+        pair.part_of_alone = (rates[0] + rates[1]) / alone;
+        pair.shares_limit = SharesLimit(rates[0] + rates[1], alone);
+        report_.pairs.push_back(pair);
+      }
+    }
+    return {};
+  }
+
+  Status MeasureTogether() {
+    if (subjects_.size() < 2) return {};
+    // Two are a pair, and that was measured.
+    if (subjects_.size() == 2) {
+      if (!report_.pairs.empty())
+        report_.together = {report_.pairs[0].first_bytes_per_second, report_.pairs[0].second_bytes_per_second};
+      return {};
+    }
+    Tell(Cat(subjects_.size(), " drives"), "together");
+    std::vector<size_t> all(subjects_.size());
+    for (size_t i = 0; i < all.size(); ++i) all[i] = i;
+    DFIN_TRY(report_.together, ReadTogether(all, kTogetherTime, kTogetherBytes));
+    return {};
+  }
+
+  // Reads `who` at once and notes the rates in their profiles. Empty where too little is left to read.
+  Result<std::vector<double>> ReadTogether(const std::vector<size_t>& who, double time_part, double bytes_part) {
+    std::vector<ReadStream> streams;
+    CellLimits limits{options_.seconds * time_part, kNoByteLimit};
+    for (const size_t i : who) {
+      Subject& subject = subjects_[i];
+      const DriveProfile& profile = subject.report.profile;
+      streams.push_back(Stream(&subject, {profile.block_bytes, profile.depth}, profile.direct));
+      // All are read for the same time: as long as the one that is through its bytes first.
+      const double bytes = static_cast<double>(std::min(PartOf(subject, bytes_part), subject.spans.bytes_left()));
+      limits.seconds = std::min(limits.seconds, bytes / profile.bytes_per_second);
+    }
+    DFIN_TRY(const std::vector<StreamRate> measured, Read(streams, limits));
+    std::vector<double> rates;
+    for (size_t i = 0; i < who.size(); ++i) {
+      // Fewer reads than twice the queue say little about a rate.
+      const uint64_t depth = static_cast<uint64_t>(streams[i].setting.depth);
+      if (measured[i].reads < 2 * depth + 1) return std::vector<double>();
+      rates.push_back(measured[i].bytes_per_second);
+    }
+    for (size_t i = 0; i < who.size(); ++i) NoteTogether(who, i, rates[i]);
+    return rates;
+  }
+
+  void NoteTogether(const std::vector<size_t>& who, size_t which, double rate) {
+    DriveProfile::Together together;
+    for (const size_t other : who)
+      if (other != who[which]) together.others.push_back(subjects_[other].report.profile.identity);
+    together.bytes_per_second = rate;
+    subjects_[who[which]].report.profile.together.push_back(std::move(together));
+  }
+
+  Result<std::vector<StreamRate>> Read(const std::vector<ReadStream>& streams, const CellLimits& limits) {
+    uint64_t bytes = 0;
+    int depth = 0;
+    for (const ReadStream& stream : streams) {
+      bytes += stream.setting.in_flight();
+      depth += stream.setting.depth;
+    }
+    DFIN_TRY_VOID(ReserveMemory(bytes));
+    DFIN_TRY(const std::unique_ptr<IoEngine> engine, MakeEngine(depth));
+    report_.engine = engine->name();
+    return RunReads(*engine, streams, limits, memory_.span(), clock_, cancel_);
+  }
+
+  // Touched here, so that no measurement pays for it.
+  Status ReserveMemory(uint64_t bytes) {
+    if (memory_.size() >= bytes) return {};
+    memory_ = AlignedBuffer();
+    DFIN_TRY(memory_, AlignedBuffer::Create(std::max(bytes, kMostProbeInFlight)));
+    std::fill_n(memory_.data(), memory_.size(), std::byte{1});
+    return {};
+  }
+
+  Result<std::unique_ptr<IoEngine>> MakeEngine(int depth) const {
+    if (options_.make_engine) return options_.make_engine(depth);
+    return CreateIoEngine({.kind = options_.io, .depth = depth});
+  }
+
+  static ReadStream Stream(Subject* subject, const DriveSetting& setting, bool direct) {
+    return {&subject->files, &subject->spans, setting, direct};
+  }
+  static uint64_t PartOf(const Subject& subject, double part) {
+    return static_cast<uint64_t>(static_cast<double>(subject.spans.total_bytes()) * part);
+  }
+  void Tell(const std::string& folder, const std::string& what) const {
+    if (progress_) progress_(Cat(folder, ": ", what));
+  }
+
+  const ProbeOptions& options_;
+  const ProbeProgressFn& progress_;
+  const CancelToken cancel_;
+  const SteadyClock steady_clock_;
+  const Clock& clock_;
+  AlignedBuffer memory_;
+  std::vector<Subject> subjects_;
+  ProbeReport report_;
+};
+
+}  // namespace
+
+Result<ProbeReport> ProbeDrives(const std::vector<ProbeTarget>& targets, const ProbeOptions& options,
+                                const ProbeProgressFn& progress, CancelToken cancel) {
+  if (!(options.seconds > 0) || options.test_file_bytes < kLeastOwnBytes)
+    return Fail(ErrorCode::kInvalidArgument, "measuring drives: expected seconds above 0 and a test file of at least ",
+                FormatBytes(kLeastOwnBytes), ", got ", options.seconds, " s and ",
+                FormatBytes(options.test_file_bytes));
+  Probe probe(options, progress, cancel);
+  return probe.Measure(targets);
+}
+
+}  // namespace deltafin
