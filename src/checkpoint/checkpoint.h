@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "io/direct_file.h"
+#include "io/drive.h"
 #include "spec/expert_record.h"
 #include "spec/model_spec.h"
 #include "tensor/tensor.h"
@@ -39,14 +40,22 @@ struct ExpertPlace {
   ExpertRecordLayout layout;
 };
 
+// Which routed experts the shards must hold.
+enum class ExpertsWanted : uint8_t {
+  kInShards,   // all
+  kElsewhere,  // none: an expert set has them. Shards without dense tensors may be missing. What is there is checked.
+  kPartial,    // for pack: any part of a download; dense tensors may be missing with their shards
+};
+
 struct CheckpointOptions {
   std::string folder;
-  // Folder for the cached header index ("" = do not cache). See docs/FORMAT.md.
+  // Folder for the cached header index ("" = do not cache; kPartial never does). See docs/FORMAT.md.
   std::string index_cache_folder;
   // Looked at between shards.
   CancelToken cancel = {};
   // Called with the number of shards whose headers were read, of all; not when the cached index is used.
   std::function<void(uint64_t done, uint64_t total)> progress = {};
+  ExpertsWanted experts = ExpertsWanted::kInShards;
 };
 
 class Checkpoint {
@@ -59,19 +68,27 @@ class Checkpoint {
 
   const std::string& folder() const;
   const ModelSpec& spec() const;
-  // Changes whenever config or weights' places change: hash over config and headers; names caches and saved state.
+  // Hash over the config and over which shard holds which dense tensor; names caches and saved state. The same whether
+  // experts are in the shards, moved out of them, or not all there yet.
   uint64_t fingerprint() const;
 
-  // The dense (non-expert) text tensors, by full checkpoint name. Find aborts on a name that the spec does not call
-  // for; everything the spec calls for is there.
+  // The dense (non-expert) text tensors, by full checkpoint name. Aborts on a name that the spec does not call for;
+  // everything the spec calls for is there, but with kPartial.
   const TensorPlace& Dense(std::string_view name) const;
+  bool has_dense(std::string_view name) const;
   // Names of one layer's dense tensors in file order; layer -1: the globals (embed_tokens, lm_head, norm,
   // output_attn_res_*).
   const std::vector<std::string>& DenseNames(int layer) const;
+  // Only where has_expert(); always with kInShards.
   const ExpertPlace& Expert(ExpertKey key) const;
+  bool has_expert(ExpertKey key) const;
 
+  // The shards that are there and have text tensors.
   int shard_count() const;
   const DirectFile& shard(int index) const;
+  // The devices that the shards lie on, and which of them holds a shard: drives 0 and on of the I/O scheduler.
+  const std::vector<DriveInfo>& drives() const;
+  int32_t shard_drive(int index) const;
   bool headers_were_cached() const;
   // Why the headers could not be cached for the next start; "" when they are, or nobody asked for it.
   const std::string& index_cache_note() const;

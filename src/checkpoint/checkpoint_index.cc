@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "checkpoint/atomic_file.h"
+#include "checkpoint/hex.h"
 #include "checkpoint/integrity.h"
 #include "checkpoint/safetensors.h"
 
@@ -125,11 +126,13 @@ void PutExpert(Writer& out, const ExpertPlace& place) {
   for (const uint32_t at : place.layout.scale_offset) out.Put(at);
 }
 
-bool GetExpert(Reader& in, const TensorDirectory& directory, const CheckpointPlaces& places, ExpertPlace& place) {
+bool GetExpert(Reader& in, const TensorDirectory& directory, const CheckpointPlaces& places, bool may_be_absent,
+               ExpertPlace& place) {
   place.shard = in.Get<int32_t>();
   place.offset = in.Get<uint64_t>();
   for (uint32_t& at : place.layout.packed_offset) at = in.Get<uint32_t>();
   for (uint32_t& at : place.layout.scale_offset) at = in.Get<uint32_t>();
+  if (may_be_absent && place.shard == -1) return in.ok();
   uint64_t record_bytes = 0;
   for (int part = 0; part < kExpertParts; ++part)
     record_bytes += static_cast<uint64_t>(directory.Spec(directory.dense_count() + part).shape.elements());
@@ -142,7 +145,7 @@ bool GetExpert(Reader& in, const TensorDirectory& directory, const CheckpointPla
   return in.ok() && Inside(places, place.shard, place.offset, record_bytes);
 }
 
-bool GetPlaces(Reader& in, const TensorDirectory& directory, CheckpointPlaces& places) {
+bool GetPlaces(Reader& in, const TensorDirectory& directory, bool experts_elsewhere, CheckpointPlaces& places) {
   const uint32_t shards = in.GetCount(20);
   for (uint32_t i = 0; i < shards; ++i) {
     places.shards.push_back(in.GetText());
@@ -157,7 +160,7 @@ bool GetPlaces(Reader& in, const TensorDirectory& directory, CheckpointPlaces& p
   if (in.GetCount(36) != directory.expert_count()) return false;
   places.experts.resize(static_cast<size_t>(directory.expert_count()));
   for (ExpertPlace& place : places.experts)
-    if (!GetExpert(in, directory, places, place)) return false;
+    if (!GetExpert(in, directory, places, experts_elsewhere, place)) return false;
   return in.at_end();
 }
 
@@ -223,17 +226,15 @@ std::optional<CheckpointPlaces> ParsePlaces(std::string_view bytes, const Checkp
   stored.folder = in.GetText();
   stored.config_hash = in.Get<uint64_t>();
   stored.index = in.GetStamp();
+  stored.experts_elsewhere = source.experts_elsewhere;  // the file's name and the hash of the config tell
   CheckpointPlaces places;
-  if (stored != source || !GetPlaces(in, directory, places)) return std::nullopt;
+  if (stored != source || !GetPlaces(in, directory, source.experts_elsewhere, places)) return std::nullopt;
   return places;
 }
 
 std::string PlacesPath(const std::string& cache_folder, const CheckpointSource& source) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string name(kNameStart);
-  const uint64_t hash = Hash64(source.folder);
-  for (int shift = 60; shift >= 0; shift -= 4) name += kDigits[hash >> shift & 15];
-  return cache_folder + "/" + name + std::string(kNameEnd);
+  const uint64_t hash = Hash64(source.folder, source.experts_elsewhere ? 1 : 0);
+  return Cat(cache_folder, "/", kNameStart, ToHex(hash), kNameEnd);
 }
 
 std::optional<CheckpointPlaces> LoadPlaces(const std::string& cache_folder, const CheckpointSource& source,

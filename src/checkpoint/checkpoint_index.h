@@ -33,6 +33,8 @@ struct CheckpointSource {
   std::string folder;
   uint64_t config_hash = 0;
   FileStamp index;  // zero without an index file
+  // Experts may be absent (shard -1); kept in a file of its own.
+  bool experts_elsewhere = false;
   bool operator==(const CheckpointSource&) const = default;
 };
 

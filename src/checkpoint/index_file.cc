@@ -20,7 +20,7 @@ class ShardNumbers {
   int32_t NumberOf(std::string_view name) {
     if (last_ >= 0 && shards_[static_cast<size_t>(last_)].name == name) return last_;
     const auto [it, is_new] = numbers_.try_emplace(std::string(name), static_cast<int32_t>(shards_.size()));
-    if (is_new) shards_.push_back({std::string(name), 0, 0, ""});
+    if (is_new) shards_.push_back({std::string(name), 0, 0, 0, ""});
     last_ = it->second;
     return last_;
   }
@@ -69,6 +69,7 @@ Status ReadIndex(const std::string& path, TensorDirectory& directory, std::vecto
     if (directory.index_shard(found.slot) >= 0)
       return Fail(ErrorCode::kCorrupt, path, ": tensor '", tensor, "': expected once, got it twice");
     directory.SetIndexShard(found.slot, number);
+    if (found.slot < directory.dense_count()) ++entry.dense_tensors;
     if (entry.text_tensors++ == 0) entry.example = std::string(tensor);
     return {};
   });
@@ -110,7 +111,7 @@ Result<FolderIndex> ReadFolderIndex(const std::string& folder, TensorDirectory& 
   if (!single)
     return Fail(ErrorCode::kNotFound, path, ": expected this file, or one ", kSingleFileName,
                 ", got neither: download the rest of the checkpoint into ", folder);
-  index.shards.push_back({kSingleFileName, directory.slot_count(), 0, directory.Name(0)});
+  index.shards.push_back({kSingleFileName, directory.slot_count(), directory.dense_count(), 0, directory.Name(0)});
   return index;
 }
 

@@ -20,6 +20,7 @@ inline constexpr const char* kSingleFileName = "model.safetensors";
 struct IndexedShard {
   std::string name;
   int64_t text_tensors = 0;
+  int64_t dense_tensors = 0;  // of those, all that are not parts of routed experts
   int64_t other_tensors = 0;  // vision: the file need not be there
   std::string example;        // one text tensor in it
 };

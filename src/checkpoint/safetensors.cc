@@ -154,12 +154,16 @@ class EntryReader {
 };
 
 // {"format": "pt", ...}: strings only.
-Status CheckMetadata(const dom::element& value, const std::string& what) {
+Status ReadMetadata(const dom::element& value, const std::string& what,
+                    std::vector<std::pair<std::string, std::string>>& metadata) {
   const auto bad = [&] { return Fail(ErrorCode::kCorrupt, what, ": __metadata__: expected an object of strings"); };
   dom::object object;
   if (value.get(object)) return bad();
-  for (const dom::key_value_pair member : object)
-    if (!member.value.is_string()) return bad();
+  for (const dom::key_value_pair member : object) {
+    std::string_view text;
+    if (member.value.get(text)) return bad();
+    metadata.emplace_back(member.key, text);
+  }
   return {};
 }
 
@@ -211,7 +215,7 @@ Result<SafetensorsHeader> SafetensorsHeader::Parse(std::string_view json, const 
     if (member.key == "__metadata__") {
       if (seen_metadata) return Fail(ErrorCode::kCorrupt, what, ": __metadata__: expected once, got it twice");
       seen_metadata = true;
-      DFIN_TRY_VOID(CheckMetadata(member.value, what));
+      DFIN_TRY_VOID(ReadMetadata(member.value, what, header.metadata_));
       continue;
     }
     if (member.key.empty() || member.key.size() > kMaxNameBytes)
@@ -231,6 +235,12 @@ Result<SafetensorsHeader> SafetensorsHeader::Parse(std::string_view json, const 
   header.data_start_ = 8 + json.size();
   if (!header.tensors_.empty()) header.data_bytes_ = header.tensors_.back().begin + header.tensors_.back().bytes;
   return header;
+}
+
+std::string_view SafetensorsHeader::metadata(std::string_view key) const {
+  for (const auto& [name, text] : metadata_)
+    if (name == key) return text;
+  return "";
 }
 
 Result<uint64_t> ReadHeaderLength(std::string_view first_bytes, uint64_t file_bytes, const std::string& what) {

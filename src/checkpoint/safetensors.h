@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -48,18 +49,25 @@ class SafetensorsHeader {
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
   uint64_t data_start() const { return data_start_; }  // 8 + N
   uint64_t data_bytes() const { return data_bytes_; }
+  // A text of __metadata__; "" when there is none of that name.
+  std::string_view metadata(std::string_view key) const;
   // The size that the whole file must have.
   uint64_t file_bytes() const { return data_start_ + data_bytes_; }
 
  private:
   std::vector<char> names_;
   std::vector<TensorEntry> tensors_;
+  std::vector<std::pair<std::string, std::string>> metadata_;
   uint64_t data_start_ = 0;
   uint64_t data_bytes_ = 0;
 };
 
 // The header length that the first 8 bytes of a file of `file_bytes` announce, if such a file can hold it.
 Result<uint64_t> ReadHeaderLength(std::string_view first_bytes, uint64_t file_bytes, const std::string& what);
+
+// In __metadata__ of a shard whose experts `deltafin pack --move` took out: the set they went to, 16 hexadecimal
+// digits.
+inline constexpr std::string_view kExpertsMovedTo = "deltafin_experts_moved_to";
 
 // The name of a file in the same folder: no folder, no "..", no control characters, at most 255 bytes.
 bool IsPlainFileName(std::string_view name);

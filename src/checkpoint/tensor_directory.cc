@@ -115,7 +115,10 @@ std::vector<TensorPlace> TensorDirectory::DensePlaces() const {
   places.reserve(static_cast<size_t>(dense_count_));
   for (int64_t slot = 0; slot < dense_count_; ++slot) {
     const auto s = static_cast<size_t>(slot);
-    DFIN_CHECK(placed(slot), "a tensor has no place");
+    if (!placed(slot)) {
+      places.push_back({Spec(slot).dtype, {}, -1, 0, 0});
+      continue;
+    }
     const DType dtype = Spec(slot).dtype;
     const Shape& shape = dense_shape_[s];
     const auto bytes = static_cast<uint64_t>(shape.elements() * ByteSize(dtype));
@@ -131,6 +134,8 @@ Result<ExpertPlace> TensorDirectory::PlaceOfExpert(int64_t position, const std::
     return Fail(ErrorCode::kUnsupported, shards[static_cast<size_t>(place_shard_[first])], ": layer ", key.layer,
                 ", expert ", key.expert, ": expected its six tensors back to back in one file, got ", got);
   };
+  for (size_t part = 0; part < kExpertParts; ++part)
+    if (place_shard_[first + part] < 0) return ExpertPlace{-1, 0, {}};
   std::array<uint8_t, kExpertParts> order{0, 1, 2, 3, 4, 5};
   std::sort(order.begin(), order.end(),
             [&](uint8_t a, uint8_t b) { return place_offset_[first + a] < place_offset_[first + b]; });

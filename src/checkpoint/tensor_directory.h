@@ -47,9 +47,9 @@ class TensorDirectory {
   Status Place(int64_t slot, int32_t shard, const TensorEntry& entry, uint64_t data_start, const std::string& what);
   bool placed(int64_t slot) const { return place_shard_[static_cast<size_t>(slot)] >= 0; }
 
-  // All slots must be placed.
+  // Tensors and experts that are not (wholly) placed have shard -1. kUnsupported when the six tensors of an expert are
+  // not back to back in one file.
   std::vector<TensorPlace> DensePlaces() const;
-  // kUnsupported when the six tensors of an expert are not back to back in one file.
   Result<std::vector<ExpertPlace>> ExpertPlaces(const std::vector<std::string>& shards) const;
 
  private:

@@ -80,18 +80,27 @@ TEST(Checkpoint, ListsALayersDenseTensorsInFileOrder) {
   EXPECT_EQ(opened->DenseNames(-1).front(), "language_model.lm_head.weight");
 }
 
-TEST(Checkpoint, TheFingerprintFollowsConfigAndHeadersOnly) {
+TEST(Checkpoint, TheFingerprintFollowsConfigAndWhichShardHoldsADenseTensor) {
   MicroCopy copy;
   const uint64_t before = copy.Open()->fingerprint();
   EXPECT_EQ(MicroCopy().Open()->fingerprint(), before);
   copy.Poke(MicroCopy::ShardName(2), 347000, 1);  // weights
-  EXPECT_EQ(copy.Open()->fingerprint(), before);
   copy.EditHeader(
       2, [](Json&) {}, 8);
-  const uint64_t other_header = copy.Open()->fingerprint();
-  EXPECT_NE(other_header, before);
+  EXPECT_EQ(copy.Open()->fingerprint(), before);
   copy.EditJson("config.json", [](Json& c) { c["text_config"]["rms_norm_eps"] = 1e-6; });
-  EXPECT_NE(copy.Open()->fingerprint(), other_header);
+  EXPECT_NE(copy.Open()->fingerprint(), before);
+}
+
+TEST(Checkpoint, TheFingerprintFollowsTheNamesOfShards) {
+  MicroCopy copy;
+  const uint64_t before = copy.Open()->fingerprint();
+  std::filesystem::rename(copy.shard(3), copy.path("other.safetensors"));
+  copy.EditJson(kIndex, [](Json& index) {
+    for (Json& shard : index["weight_map"])
+      if (shard == MicroCopy::ShardName(3)) shard = "other.safetensors";
+  });
+  EXPECT_NE(copy.Open()->fingerprint(), before);
 }
 
 TEST(Checkpoint, OneUnshardedFileNeedsNoIndex) {
