@@ -12,8 +12,8 @@ namespace deltafin {
 namespace {
 
 // How a drive's time and bytes are shared out. At most 26 cells are measured.
-constexpr double kCellTime = 1.0 / 40, kCompareTime = 1.0 / 30, kPairTime = 1.0 / 15, kTogetherTime = 1.0 / 6;
-constexpr double kCellBytes = 1.0 / 60, kCompareBytes = 1.0 / 12, kPairBytes = 1.0 / 5, kTogetherBytes = 1.0 / 6;
+constexpr double kCellTime = 1.0 / 40, kCompareTime = 1.0 / 20, kPairTime = 1.0 / 15, kTogetherTime = 1.0 / 6;
+constexpr double kCellBytes = 1.0 / 70, kCompareBytes = 1.0 / 4, kPairBytes = 1.0 / 6, kTogetherBytes = 1.0 / 6;
 // Direct and buffered reads take turns, since a shared drive changes from one second to the next.
 constexpr int kTurns = 2;
 constexpr double kMuchCached = 0.1;
