@@ -1,11 +1,11 @@
 // pack: writes the routed experts of a checkpoint as an expert set over several folders, one a drive.
 //
-// Reads shards in the order of their bytes, writes each record's pieces to all drives, and publishes the set at the end:
-// nobody ever sees half a set. A journal in the first folder makes it resumable after any interruption (the same options
-// must be given); a finished set that is packed again with more shards present is extended. With `move` a shard gives up
-// its experts only after all of them were read back from the drives and compared; its other tensors stay.
-// One call at a time; runs threads of its own. Errors: kInvalidArgument (folders, options), kUnavailable (space: needed
-// and free, per drive), kCorrupt (a source with a scale of 255, read-back that differs), kIo, kCancelled (resumable).
+// Reads shards in the order of their bytes, writes each record's pieces to all drives, and publishes the set at the
+// end: nobody ever sees half a set. A journal in the first folder makes it resumable after any interruption (the same
+// options must be given); a finished set that is packed again with more shards present is extended. With `move` a shard
+// gives up its experts only after all of them were read back from the drives and compared; its other tensors stay. One
+// call at a time; runs threads of its own. Errors: kInvalidArgument (folders, options), kUnavailable (space: needed and
+// free, per drive), kCorrupt (a source with a scale of 255, read-back that differs), kIo, kCancelled (resumable).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 #include "base/cancel.h"
 #include "base/result.h"
-#include "io/drive.h"
+#include "pack/disk.h"
 
 namespace deltafin {
 
@@ -27,12 +27,17 @@ struct PackTarget {
 struct PackOptions {
   std::string model;
   std::vector<PackTarget> targets;
-  std::string state_folder;     // header index, pointer file when the model folder cannot be written
-  uint64_t replica_bytes = 0;   // room for second copies, in all
-  std::vector<uint64_t> usage;  // [moe layers * experts] how often each was used; empty = not known
-  bool compact = false;
-  bool move = false;
+  std::string state_folder;          // header index, pointer file when the model folder cannot be written
+  uint64_t replica_bytes = 0;        // room for second copies, in all; not for Rebalance, which keeps what there is
+  std::vector<uint64_t> usage = {};  // [moe layers * experts] how often each was used; empty = not known
+  bool compact = false;              // for a new set
+  bool move = false;                 // Pack only
   std::string io = "auto";
+  // Written between two entries in the journal: at most this much is written again after an interruption.
+  uint64_t batch_bytes = uint64_t{256} << 20;
+  // Called for everything the user should know, as soon as it is known; the report has all of it too.
+  std::function<void(const std::string&)> on_note = {};
+  DiskHook hook = {};  // tests
 };
 
 struct PackProgress {
@@ -44,10 +49,14 @@ struct PackProgress {
 
 struct PackReport {
   std::vector<std::string> folders;
-  std::string pointer_file;  // "" when none could be written; the note says why
+  std::string pointer_file;  // "" when none could be written; a note says why
+  uint64_t generation = 0;
   uint64_t records = 0, records_missing = 0;
-  uint64_t record_bytes = 0, bytes_written = 0, replica_records = 0;
+  uint64_t record_bytes = 0;   // of the largest
+  uint64_t bytes_written = 0;  // by this call
+  uint64_t replica_records = 0;
   uint64_t matrices_whole = 0;  // with `compact`: that keep their scales
+  uint64_t shards_emptied = 0;  // with `move`, by this call
   std::vector<std::string> notes;
 };
 

@@ -2,8 +2,8 @@
 //
 // Expert sets are checked against their checksums, padding and unused bytes included; second copies too. Shards have no
 // checksums of their own: they are checked for scales of 255, and against the expert set when there is one. Reads at
-// background priority, as fast as the drives deliver. Repair rewrites only bytes that are wrong, from the second copy or
-// the shards, and only when the source's own checksum is right. One call at a time.
+// background priority, as fast as the drives deliver. Repair rewrites only bytes that are wrong, from the second copy
+// or the shards, and only when the source's own checksum is right. One call at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,98 @@
+#include "pack/disk.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "checkpoint/atomic_file.h"
+
+namespace deltafin {
+
+namespace fs = std::filesystem;
+
+Failure DiskFailure(std::string_view doing, const std::string& path, int error_number) {
+  if (error_number == ENOSPC || error_number == EDQUOT)
+    return Fail(ErrorCode::kUnavailable, doing, " ", path, ": ", std::strerror(error_number),
+                ": free some space there and give the same command again; it goes on where it stopped");
+  return Fail(ErrorCode::kIo, doing, " ", path, ": ", std::strerror(error_number));
+}
+
+Status MakeWritableFolder(const std::string& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) return DiskFailure("making the folder", folder, failed.value());
+  if (!fs::is_directory(folder, failed))
+    return Fail(ErrorCode::kInvalidArgument, folder, ": expected a folder, got something else");
+  // access() answers for the superuser too when the file system is read-only.
+  if (access(folder.c_str(), W_OK | X_OK) != 0)
+    return Fail(ErrorCode::kIo, folder, ": cannot be written: ", std::strerror(errno),
+                ": is the drive mounted read-only, or does it belong to somebody else?");
+  return {};
+}
+
+std::string FullPath(const std::string& path) {
+  std::error_code failed;
+  fs::path full = fs::weakly_canonical(fs::absolute(path, failed), failed);
+  if (failed) return path;
+  if (!full.has_filename() && full.has_parent_path() && full != full.root_path()) full = full.parent_path();
+  return full.string();
+}
+
+bool FileExists(const std::string& path) {
+  struct stat info {};
+  return lstat(path.c_str(), &info) == 0;
+}
+
+std::vector<std::string> ListFiles(const std::string& folder, std::string_view prefix) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    std::string name = it->path().filename().string();
+    if (name.rfind(prefix, 0) == 0) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Status PublishFile(const DiskHook& hook, const std::string& path, Bytes bytes) {
+  DFIN_TRY_VOID(Announce(hook, DiskStep::kPublish, path));
+  return WriteFileAtomically(path, bytes);
+}
+
+void SyncFolder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)fsync(fd);
+  close(fd);
+}
+
+Status RemoveFile(const DiskHook& hook, const std::string& path) {
+  if (!FileExists(path)) return {};
+  DFIN_TRY_VOID(Announce(hook, DiskStep::kRemove, path));
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) return DiskFailure("removing", path, errno);
+  SyncFolder(fs::path(path).parent_path().string());
+  return {};
+}
+
+Status RemoveUnpublished(const DiskHook& hook, const std::string& folder, std::string_view prefix) {
+  for (const std::string& name : ListFiles(folder, prefix))
+    if (name.find(kPartMark) != std::string::npos) DFIN_TRY_VOID(RemoveFile(hook, folder + "/" + name));
+  return {};
+}
+
+Result<DeviceSpace> SpaceOf(const std::string& folder) {
+  struct stat info {};
+  struct statvfs space {};
+  if (stat(folder.c_str(), &info) != 0 || statvfs(folder.c_str(), &space) != 0)
+    return DiskFailure("asking for the free space of", folder, errno);
+  return DeviceSpace{static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(space.f_bavail) * space.f_frsize};
+}
+
+}  // namespace deltafin

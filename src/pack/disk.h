@@ -1,0 +1,55 @@
+// disk: everything that pack changes on drives besides pieces of records: folders, whole small files, removals.
+//
+// Every change, here and in output_file.h, is announced to a hook first, so that tests can end the process there or
+// pretend that a drive is full. Functions without state; thread-safe if the hook is. Errors: kIo, and kUnavailable when
+// there is no space left.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/result.h"
+
+namespace deltafin {
+
+enum class DiskStep : uint8_t { kWrite, kSync, kPublish, kRemove, kResize };
+
+// Called before each change, from several threads. An error makes the step fail with it.
+using DiskHook = std::function<Status(DiskStep step, const std::string& path)>;
+
+inline Status Announce(const DiskHook& hook, DiskStep step, const std::string& path) {
+  return hook ? hook(step, path) : Status();
+}
+
+// "writing PATH: text of the system"; kUnavailable for a full drive.
+Failure DiskFailure(std::string_view doing, const std::string& path, int error_number);
+
+// Made with its parents when it is missing; must be writable. kIo when it is not, kInvalidArgument when it is no
+// folder.
+Status MakeWritableFolder(const std::string& folder);
+// Absolute, links resolved as far as it exists.
+std::string FullPath(const std::string& path);
+bool FileExists(const std::string& path);
+// Names of the entries of `folder` that begin with `prefix`, sorted; empty when it cannot be listed.
+std::vector<std::string> ListFiles(const std::string& folder, std::string_view prefix);
+
+// All or nothing (checkpoint/atomic_file.h), durable on return.
+Status PublishFile(const DiskHook& hook, const std::string& path, Bytes bytes);
+// Makes names in it durable; some file systems refuse, which is no error.
+void SyncFolder(const std::string& folder);
+// No error when it is not there. Durable on return.
+Status RemoveFile(const DiskHook& hook, const std::string& path);
+// What a killed process left of files that it was publishing under names that begin with `prefix`.
+Status RemoveUnpublished(const DiskHook& hook, const std::string& folder, std::string_view prefix);
+
+struct DeviceSpace {
+  uint64_t device = 0;  // equal numbers: the same file system
+  uint64_t free_bytes = 0;
+};
+Result<DeviceSpace> SpaceOf(const std::string& folder);
+
+}  // namespace deltafin

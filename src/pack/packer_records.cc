@@ -1,0 +1,143 @@
+// Packer: from experts in shards to records on drives.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "checkpoint/integrity.h"
+#include "pack/packer.h"
+#include "pack/set_files.h"
+
+namespace deltafin {
+namespace {
+
+constexpr uint64_t kWindowBytes = uint64_t{192} << 20;
+constexpr size_t kMostInWindow = 256;
+
+}  // namespace
+
+size_t Packer::Window(uint64_t record_bytes, size_t least) {
+  return std::clamp<size_t>(static_cast<size_t>(kWindowBytes / record_bytes), least, std::max(least, kMostInWindow));
+}
+
+Status Packer::PackAll() {
+  const std::vector<SourceExpert>& all = source_.experts;
+  if (!options_.move) {
+    DFIN_TRY_VOID(PackShards(0, all.size()));
+    return batches_ == nullptr ? Status() : batches_->Flush();
+  }
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = begin;
+    while (end < all.size() && all[end].shard == all[begin].shard) ++end;
+    DFIN_TRY_VOID(PackShards(begin, end));
+    if (batches_ != nullptr) DFIN_TRY_VOID(batches_->Flush());
+    DFIN_TRY_VOID(MoveShard(all[begin].shard));
+    begin = end;
+  }
+  return {};
+}
+
+Status Packer::PackShards(size_t begin, size_t end) {
+  std::vector<const SourceExpert*> list;
+  std::vector<DirectFile> open(source_.shards.size());
+  std::vector<const DirectFile*> files(source_.shards.size(), nullptr);
+  for (size_t i = begin; i < end; ++i) {
+    const SourceExpert& expert = source_.experts[i];
+    if (setup_.state.has(expert.position)) continue;
+    list.push_back(&expert);
+    const auto shard = static_cast<size_t>(expert.shard);
+    if (files[shard] != nullptr) continue;
+    DFIN_TRY(open[shard], DirectFile::Open(source_.shards[shard]));
+    files[shard] = &open[shard];
+  }
+  return list.empty() ? Status() : PackList(list, files);
+}
+
+Status Packer::PackList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files) {
+  uint64_t alignment = setup_.state.manifest.page;
+  for (const DirectFile* file : files)
+    if (file != nullptr) alignment = std::max(alignment, file->alignment());
+  const auto wanted = static_cast<uint64_t>(source_.geometry().record_bytes());
+  const auto at_once = static_cast<size_t>(pool_->threads());
+  const size_t window = Window(largest_record_, 2 * at_once);
+  const auto parts = [&](size_t i, std::byte* buffer, std::span<ReadPart> out) -> size_t {
+    out[0] = ReadPart();
+    out[0].request = {files[static_cast<size_t>(list[i]->shard)], list[i]->offset, wanted, buffer};
+    return 1;
+  };
+  DFIN_TRY(const auto buffers, RecordBuffers::Create(*writers_, window, largest_record_));
+  const uint64_t slot_bytes = AlignUp(WidenedBytesAnywhere(wanted, alignment), alignment);
+  DFIN_TRY(const auto stream, RecordStream::Create(*io_, list.size(), window, slot_bytes, parts));
+  for (;;) {
+    std::vector<RecordStream::Item> items;
+    std::vector<RecordBuffers::Buffer*> out;
+    while (items.size() < at_once) {
+      DFIN_TRY(const std::optional<RecordStream::Item> item, stream->Next(cancel_));
+      if (!item) break;
+      if (!item->status) return FailWith(Status(item->status), NameOf(source_.Key(list[item->index]->position)));
+      items.push_back(*item);
+      out.push_back(&buffers->Next());
+    }
+    if (items.empty()) return {};
+    std::vector<Packed> packed(items.size());
+    pool_->ParallelFor(static_cast<int64_t>(items.size()), 1, [&](int64_t begin, int64_t end, int) {
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        const SourceExpert& expert = *list[items[i].index];
+        packed[i] = PackOne(expert, *files[static_cast<size_t>(expert.shard)], items[i].buffer, out[i]->data);
+      }
+    });
+    for (size_t i = 0; i < items.size(); ++i) {
+      DFIN_TRY_VOID(Take(*list[items[i].index], std::move(packed[i]), *out[i]));
+      stream->Recycle(items[i]);
+    }
+    Tell("packing");
+  }
+}
+
+Packer::Packed Packer::PackOne(const SourceExpert& expert, const DirectFile& file, const std::byte* in,
+                               std::byte* out) const {
+  Packed packed;
+  const ExpertGeometry geometry = source_.geometry();
+  const ExpertWeights weights = ViewSource(source_, expert, file.alignment(), in);
+  packed.status = CheckScales(source_, expert, weights);
+  if (!packed.status) return packed;
+  const std::array<const uint8_t*, 3> scales = {weights.w1.scale, weights.w2.scale, weights.w3.scale};
+  for (size_t m = 0; setup_.state.manifest.compact && m < scales.size(); ++m) {
+    const auto count = static_cast<size_t>(geometry.scale_bytes(static_cast<ExpertMatrix>(m)));
+    packed.bases[m] = CompactBase(std::as_bytes(std::span(scales[m], count))).value_or(kWholeScales);
+  }
+  const int whole = WholeMatrices(packed.bases);
+  const uint64_t used = PackedRecordBytes(geometry, whole);
+  packed.bytes = AlignUp(used, setup_.state.manifest.page);
+  PackRecord(geometry, weights, packed.bases, out);
+  std::memset(out + used, 0, static_cast<size_t>(packed.bytes - used));
+  const Bytes record(out, static_cast<size_t>(packed.bytes));
+  packed.hash = Hash64(record);
+  packed.chunk_hashes = HashChunks(record, setup_.state.manifest.checksum_chunk);
+  return packed;
+}
+
+Status Packer::Take(const SourceExpert& expert, Packed packed, RecordBuffers::Buffer& buffer) {
+  DFIN_TRY_VOID(packed.status);
+  SetState& state = setup_.state;
+  const int whole = WholeMatrices(packed.bases);
+  const ExpertTable& table = state.manifest.tables[state.TableOf(whole)];
+  // How many records there will be is known for the first table only: trained weights are all in it.
+  const bool first = &table == &state.manifest.tables.front();
+  DFIN_TRY_VOID(outputs_->Open(table.pieces, first ? table.slots + source_.experts.size() : 0));
+  JournalEntry entry;
+  entry.position = expert.position;
+  entry.slot = table.slots;
+  entry.whole = static_cast<uint32_t>(whole);
+  entry.bases = packed.bases;
+  entry.hash = packed.hash;
+  entry.chunk_hashes = packed.chunk_hashes;
+  outputs_->Write(*writers_, buffer.written, table.pieces, entry.slot, buffer.data);
+  state.AddRecord(expert.position, packed.bases, packed.hash, std::move(packed.chunk_hashes));
+  ++progress_.records_done;
+  progress_.bytes_done += packed.bytes;
+  report_.bytes_written += packed.bytes;
+  return batches_->Add(std::move(entry), packed.bytes);
+}
+
+}  // namespace deltafin
