@@ -3,13 +3,20 @@
 // Every drive has its own queues (demand before prefetch before background, first come first served inside one) and its
 // own window of bytes in flight. A read may have parts on several drives; parts are cut into chunks; the read is done
 // when all its bytes are there. Where a second drive holds the same bytes (ReadPart::copy), an idle drive takes chunks
-// that wait on a busier one, and a failed chunk is read from the copy. One thread of its own submits and reaps. A
+// that wait on a busier one (io/drive_queues.h has the rule), and a failed chunk is read from the copy. A copy whose
+// blocks do not lie like those of the part (io/chunk_cut.h) does not count. One thread of its own submits and reaps. A
 // cancelled read that has not started never starts.
 //
-// Faults. A chunk that fails with kIo is tried once more on the same drive, then on its copy. A drive that fails
-// kDegradeAfter chunks in a row, or hangs, is degraded: parts that have a copy go to the copy from then on; parts that
-// have none still come. `on_degraded` tells it once. A chunk that is out longer than the hang limit ends its read with
-// kDeadline although the drive may still write into the destination: see Done.
+// Faults.
+// - A chunk that fails with kIo is tried once more on the same drive, then on its copy (twice as well). A chunk that
+//   finds the file too short (kCorrupt) is tried on its copy at once. A read that fails names drive and tries, and what
+//   the engine names: file, bytes, errno.
+// - A drive that fails kDegradeAfter chunks in a row, or hangs, is degraded for good: what waits for it and has a copy
+//   goes to the copy at once, as does all that comes; what has none still is asked of it. `on_degraded` tells it once.
+// - A chunk that is out longer than the hang limit ends its read with kDeadline and degrades its drive. It is not read
+//   from its copy, because the drive may still write into the destination (see Done): the caller reads again, into
+//   other memory, and that read uses copies only. With a copy on a good drive the limit is hang_seconds_with_copy.
+// - Behind a drive that answers nothing at all, reads without a good copy end with kDeadline after hang_seconds.
 //
 // Thread-safe. Callbacks run on the scheduler's thread: they must be short, must not block on reads, and may call Read.
 #pragma once
@@ -32,10 +39,11 @@ struct IoSchedulerOptions {
   std::vector<DriveInfo> drives = {{}};
   // Largest single read handed to the engine; 0 = from the drive's rate: about a millisecond of it, 64 KiB to 2 MiB.
   uint64_t chunk_bytes = 0;
-  // In flight at once on one drive (at least one chunk); 0 = from the drive's rate, at least 8 chunks, at most 32 MiB.
+  // In flight at once on one drive (at least one chunk); 0 = from the drive's rate: eight milliseconds of it and at
+  // least 8 chunks, at most 32 MiB.
   uint64_t window_bytes = 0;
-  double hang_seconds_with_copy = 2;  // a chunk out for longer is read from its copy instead
-  double hang_seconds = 60;           // ... or, without a copy, ends its read with an error
+  double hang_seconds_with_copy = 2;  // a chunk out for longer ends its read, which is worth reading again
+  double hang_seconds = 60;           // ... the same for a chunk without a copy
   // Called at most once a drive, on the scheduler's thread. `reason` names what failed.
   std::function<void(int32_t drive, const std::string& reason)> on_degraded = {};
 };
@@ -57,7 +65,8 @@ class IoScheduler {
   // Called for every Read, never inside Read() or Cancel(): all bytes are there, or an error (kIo, kCorrupt,
   // kCancelled, kDeadline). Counted before it is called. Destroyed on the scheduler's thread.
   // Called exactly once, with one exception: after kDeadline the destination still belongs to the drive. A second call,
-  // with kCancelled, says that it no longer does; until then nobody may use or free it.
+  // with kCancelled, always follows and says that it no longer does (at once, if nothing was out); until then nobody
+  // may use or free it.
   using Done = std::function<void(Status)>;
 
   // `clock` (null: steady) decides hangs and rates; it outlives the scheduler.
@@ -75,7 +84,8 @@ class IoScheduler {
   void Read(const ReadRequest& request, int32_t drive, IoPriority priority, IoTag tag, Done done);
   // Reads of `tag` that have not started end with kCancelled; those of which a chunk was handed out run to their end.
   void Cancel(IoTag tag);
-  // Reads of `tag` that wait join the queue of `priority` (at its end). For a prefetch that somebody now waits for.
+  // Reads of `tag` that wait at a lower priority join the queue of `priority`, at its end. For a prefetch that somebody
+  // now waits for.
   void Raise(IoTag tag, IoPriority priority);
 
   IoCounters counters() const;

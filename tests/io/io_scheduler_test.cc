@@ -204,7 +204,7 @@ TEST_F(IoSchedulerTest, AFailedChunkFailsItsReadOnceAndStopsTheRest) {
   Read(2, IoPriority::kDemand, 0, 50 * kChunk, kChunk);
   ends_.WaitFor(2);
   EXPECT_THAT(ends_.codes(), ElementsAre("I/O error", "ok"));
-  EXPECT_EQ(ends_.last_message(), "drive gone");
+  EXPECT_EQ(ends_.last_message(), "drive 0, 2 tries: drive gone");
   EXPECT_LT(engine_->reads(), 10u);
   EXPECT_EQ(scheduler_->counters().errors, 1u);
 }
