@@ -8,7 +8,11 @@
 namespace deltafin {
 
 EmbeddingReader::EmbeddingReader(const Checkpoint& checkpoint, IoScheduler& io)
-    : place_(checkpoint.Dense(kEmbedTokens)), file_(checkpoint.shard(place_.shard)), io_(io), tag_(io.NewTag()) {
+    : place_(checkpoint.Dense(kEmbedTokens)),
+      file_(checkpoint.shard(place_.shard)),
+      drive_(checkpoint.shard_drive(place_.shard)),
+      io_(io),
+      tag_(io.NewTag()) {
   row_bytes_ = static_cast<uint64_t>(place_.shape[1] * ByteSize(place_.dtype));
   slot_bytes_ = WidenedBytesAnywhere(row_bytes_, file_.alignment());
 }
@@ -32,6 +36,9 @@ Result<TensorView> EmbeddingReader::Get(std::span<const TokenId> ids, CancelToke
   // Reads of a call that was cancelled; what they came to is of no interest.
   if (!reads_.WaitUnless(cancel)) return Cancelled();
   static_cast<void>(reads_.Wait());
+  if (!reads_.idle())
+    return Fail(ErrorCode::kDeadline, "reading rows of the embedding table: an earlier read of ", file_.path(),
+                " hangs and still holds the memory for them");
   DFIN_TRY_VOID(Reserve(std::max<size_t>(ids.size(), 1)));
   if (table_ == nullptr) {
     DFIN_TRY_VOID(ReadRows(ids, cancel));
@@ -49,7 +56,8 @@ Failure EmbeddingReader::Cancelled() {
 Status EmbeddingReader::ReadRows(std::span<const TokenId> ids, CancelToken cancel) {
   const auto offset = [&](size_t i) { return place_.offset + static_cast<uint64_t>(ids[i]) * row_bytes_; };
   for (size_t i = 0; i < ids.size(); ++i)
-    reads_.Start(io_, {&file_, offset(i), row_bytes_, slots_.data() + i * slot_bytes_}, IoPriority::kDemand, tag_);
+    reads_.Start(io_, {&file_, offset(i), row_bytes_, slots_.data() + i * slot_bytes_}, IoPriority::kDemand, tag_,
+                 drive_);
   if (!reads_.WaitUnless(cancel)) {
     io_.Cancel(tag_);
     return Cancelled();

@@ -38,6 +38,7 @@ class EmbeddingReader {
 
   const TensorPlace& place_;
   const DirectFile& file_;
+  const int32_t drive_;
   IoScheduler& io_;
   const IoTag tag_;
   uint64_t row_bytes_ = 0;

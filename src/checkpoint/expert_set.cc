@@ -383,15 +383,7 @@ Result<std::vector<uint64_t>> ExpertSet::ChunkHashes(ExpertKey key) const {
   return Failure(std::move(error.error()));
 }
 
-std::string ExpertSet::Where(ExpertKey key, uint64_t at) const {
-  ReadPart parts[kMaxCutPieces];
-  const size_t count = Parts(key, nullptr, 0, parts);
-  const std::vector<PartPlan>& plan = state_->Plan(Entry(key));
-  for (size_t i = 0; i < count; ++i)
-    if (at >= plan[i].range.begin && at < plan[i].range.end)
-      return Cat(parts[i].request.file->path(), ", byte ", parts[i].request.offset + (at - plan[i].range.begin));
-  return Cat("byte ", at, " of the record");
-}
+std::string ExpertSet::Where(ExpertKey key, uint64_t at) const { return Where(key, RecordRange{at, at + 1}); }
 
 std::string ExpertSet::Where(ExpertKey key, RecordRange range) const {
   ReadPart parts[kMaxCutPieces];
@@ -402,7 +394,9 @@ std::string ExpertSet::Where(ExpertKey key, RecordRange range) const {
   const DirectFile* file = nullptr;
   uint64_t begin = 0, end = 0;
   const auto tell = [&] {
-    if (file != nullptr) text += Cat(text.empty() ? "" : "; ", file->path(), ", bytes ", begin, " to ", end - 1);
+    if (file == nullptr) return;
+    text += Cat(text.empty() ? "" : "; ", file->path(), end - begin == 1 ? ", byte " : ", bytes ", begin);
+    if (end - begin > 1) text += Cat(" to ", end - 1);
   };
   for (size_t i = 0; i < count; ++i) {
     const uint64_t from = std::max(range.begin, plan[i].range.begin), to = std::min(range.end, plan[i].range.end);

@@ -30,8 +30,8 @@ class ExpertSource {
   virtual bool HasCopy(ExpertKey) const { return false; }
 
   // Reads one expert into `slot` (slot_bytes(), untouched by others until done). `done` is called exactly once
-  // (but see Done), possibly on an I/O thread. Every scale byte has been looked at: a 255 is kCorrupt naming layer, expert, matrix and
-  // row.
+  // (but see Done), possibly on an I/O thread. Every scale byte has been looked at: a 255 is kCorrupt naming layer,
+  // expert, matrix and row.
   virtual void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) = 0;
   // A tag that no other user of the source's scheduler has.
   virtual IoTag NewTag() = 0;

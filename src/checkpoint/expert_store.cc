@@ -1,24 +1,36 @@
 #include "checkpoint/expert_store.h"
 
-#include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "base/float_types.h"
 
 namespace deltafin {
+namespace {
 
-ExpertStore::ExpertStore(const Checkpoint& checkpoint, IoScheduler& io, int expected_in_flight)
-    : checkpoint_(checkpoint), io_(io), geometry_(checkpoint.spec()) {
-  record_bytes_ = static_cast<uint64_t>(geometry_.record_bytes());
-  for (int i = 0; i < checkpoint.shard_count(); ++i) alignment_ = std::max(alignment_, checkpoint.shard(i).alignment());
-  slot_bytes_ = WidenedBytesAnywhere(record_bytes_, alignment_);
-  free_.reserve(static_cast<size_t>(expected_in_flight));
-  for (int i = 0; i < expected_in_flight; ++i) free_.push_back(&requests_.emplace_back());
+const Mxfp4View& ViewOf(const ExpertWeights& weights, ExpertMatrix m) {
+  return m == ExpertMatrix::kW1 ? weights.w1 : m == ExpertMatrix::kW2 ? weights.w2 : weights.w3;
+}
+
+std::string NameOf(ExpertKey key) { return Cat("layer ", key.layer, ", expert ", key.expert); }
+
+}  // namespace
+
+ExpertStore::ExpertStore(std::unique_ptr<const ExpertLocator> locator, IoScheduler& io,
+                         const ExpertStoreOptions& options)
+    : locator_(std::move(locator)), io_(io), verify_reads_(options.verify_reads && locator_->has_checksums()) {
+  free_.reserve(static_cast<size_t>(options.expected_in_flight));
+  for (int i = 0; i < options.expected_in_flight; ++i) free_.push_back(&requests_.emplace_back());
 }
 
 ExpertStore::~ExpertStore() {
   std::unique_lock lock(mutex_);
   idle_.wait(lock, [&] { return in_flight_ == 0; });
+}
+
+ExpertStoreCounters ExpertStore::counters() const {
+  const auto value = [](const std::atomic<uint64_t>& count) { return count.load(std::memory_order_relaxed); };
+  return {value(verified_), value(mismatched_), value(from_copies_)};
 }
 
 ExpertStore::Request* ExpertStore::TakeRequest() {
@@ -40,59 +52,99 @@ void ExpertStore::Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoT
   request->slot = slot;
   request->priority = priority;
   request->tag = tag;
-  request->retried = false;
+  request->attempt = Try::kFirst;
+  request->expired = false;
   request->done = std::move(done);
-  Read(request);
+  std::array<ReadPart, IoScheduler::kMaxParts> parts;
+  const size_t count = locator_->Parts(key, slot, parts);
+  Start(request, std::span(parts).first(count));
 }
 
-void ExpertStore::Read(Request* request) {
-  const ExpertPlace& place = checkpoint_.Expert(request->key);
+void ExpertStore::Start(Request* request, std::span<const ReadPart> parts) {
   // One captured pointer fits into std::function without an allocation.
-  const ReadRequest bytes{&checkpoint_.shard(place.shard), place.offset, record_bytes_, request->slot};
-  io_.Read(bytes, 0, request->priority, request->tag,
+  io_.Read(parts, request->priority, request->tag,
            [request](Status status) { request->store->Finish(request, std::move(status)); });
 }
 
-void ExpertStore::Cancel(IoTag tag) { io_.Cancel(tag); }
-
 void ExpertStore::Finish(Request* request, Status status) {
-  if (!status && status.error().code() == ErrorCode::kIo && !request->retried) {
-    request->retried = true;
-    retries_.fetch_add(1, std::memory_order_relaxed);
-    return Read(request);
+  if (request->expired)
+    return Conclude(request, Fail(ErrorCode::kCancelled, NameOf(request->key), ": the drive let go of the slot"));
+  if (!status && status.error().code() == ErrorCode::kDeadline) {
+    // The scheduler calls once more when the drive no longer writes to the slot.
+    request->expired = true;
+    request->done(FailWith(std::move(status), NameOf(request->key)));
+    return;
   }
-  const ExpertKey key = request->key;
-  const ExpertPlace& place = checkpoint_.Expert(key);
-  const std::byte* record = request->slot + place.offset % checkpoint_.shard(place.shard).alignment();
+  if (!status) return Conclude(request, FailWith(std::move(status), NameOf(request->key)));
+  Wrong wrong;
+  Result<ExpertWeights> result = Examine(*request, wrong);
+  if (!result && TryAgain(request, wrong)) return;
+  Conclude(request, std::move(result));
+}
+
+Result<ExpertWeights> ExpertStore::Examine(const Request& request, Wrong& wrong) {
+  const ExpertKey key = request.key;
+  if (!verify_reads_ || locator_->ChecksumIsRight(key, request.slot)) {
+    if (verify_reads_) verified_.fetch_add(1, std::memory_order_relaxed);
+    const ExpertWeights weights = locator_->Open(key, request.slot);
+    wrong = FindWrongScale(key, weights);
+    if (wrong.ranges.empty()) {
+      if (request.attempt == Try::kFromCopies) from_copies_.fetch_add(1, std::memory_order_relaxed);
+      return weights;
+    }
+  } else {
+    wrong.ranges = locator_->WrongRanges(key, request.slot);
+    std::string where;
+    for (const RecordRange& range : wrong.ranges) where += (where.empty() ? "" : "; ") + locator_->Where(key, range);
+    wrong.what = ": " + where +
+                 ": expected the bytes that were packed, got others (the checksum differs): the drive returns "
+                 "damaged data: run `deltafin verify --repair`";
+  }
+  mismatched_.fetch_add(1, std::memory_order_relaxed);
+  return Fail(ErrorCode::kCorrupt, NameOf(key), wrong.what);
+}
+
+bool ExpertStore::TryAgain(Request* request, const Wrong& wrong) {
+  std::array<ReadPart, IoScheduler::kMaxParts> parts;
+  size_t count = 0;
+  if (request->attempt == Try::kFirst) {
+    request->attempt = Try::kAgain;
+    count = locator_->Parts(request->key, request->slot, parts);
+  } else if (request->attempt == Try::kAgain) {
+    request->attempt = Try::kFromCopies;
+    count = locator_->PartsAvoiding(request->key, request->slot, wrong.ranges, parts);
+  }
+  if (count == 0) return false;
+  Start(request, std::span(parts).first(count));
+  return true;
+}
+
+void ExpertStore::Conclude(Request* request, Result<ExpertWeights> result) {
   const Done done = std::move(request->done);
   {
     const std::lock_guard lock(mutex_);
     request->done = nullptr;
     free_.push_back(request);
   }
-  if (status) {
-    done(Check(key, record));
-  } else {
-    done(FailWith(std::move(status), Cat("layer ", key.layer, ", expert ", key.expert)));
-  }
+  done(std::move(result));
   // Last, and under the lock: the destructor waits for it.
   const std::lock_guard lock(mutex_);
   if (--in_flight_ == 0) idle_.notify_all();
 }
 
-Result<ExpertWeights> ExpertStore::Check(ExpertKey key, const std::byte* record) const {
-  const ExpertPlace& place = checkpoint_.Expert(key);
-  const ExpertWeights weights = ViewExpert(geometry_, place.layout, record);
+ExpertStore::Wrong ExpertStore::FindWrongScale(ExpertKey key, const ExpertWeights& weights) const {
   const std::optional<BadScale> bad = FindBadScale(weights);
-  if (!bad) return weights;
-  const int64_t groups = geometry_.cols(bad->matrix) / kMxfp4Group;
-  const uint32_t scales_at = place.layout.scale_offset[static_cast<size_t>(bad->matrix)];
-  const auto* row = reinterpret_cast<const uint8_t*>(record) + scales_at + bad->row * groups;
+  if (!bad) return {};
+  const Mxfp4View& view = ViewOf(weights, bad->matrix);
+  const int64_t groups = view.cols / kMxfp4Group;
+  const uint8_t* row = view.scale + bad->row * groups;
   const auto* byte = static_cast<const uint8_t*>(std::memchr(row, kE8M0NaN, static_cast<size_t>(groups)));
-  const uint64_t offset = place.offset + static_cast<uint64_t>(byte - reinterpret_cast<const uint8_t*>(record));
-  return Fail(ErrorCode::kCorrupt, "layer ", key.layer, ", expert ", key.expert, ", ", ToString(bad->matrix),
-              ".weight_scale, row ", bad->row, ": ", checkpoint_.shard(place.shard).path(), ", byte ", offset,
-              ": expected a scale from 0 to 254, got 255 (not a number): the file is damaged, download it again");
+  const uint64_t at = locator_->ScalesAt(key, bad->matrix) + static_cast<uint64_t>(byte - view.scale);
+  const RecordRange range{at, at + 1};
+  return {{range},
+          Cat(", ", ToString(bad->matrix), ".weight_scale, row ", bad->row, ": ", locator_->Where(key, range),
+              ": expected a scale from 0 to 254, got 255 (not a number): the file is damaged, download it again or run "
+              "`deltafin verify --repair`")};
 }
 
 }  // namespace deltafin

@@ -1,66 +1,97 @@
-// ExpertStore: routed experts straight from the checkpoint's shards: one read per expert, no cache.
+// ExpertStore: routed experts as they are stored, read into slots: no cache.
 //
-// A slot takes the read as it comes from the drive, widened to the file's alignment, so the record begins anywhere in
-// its first aligned block. The checkpoint and the scheduler outlive the store; its destructor waits for reads in
-// flight. Thread-safe. Nothing is allocated per fetch while no more than `expected_in_flight` are in flight. Errors:
-// those of the read, and kCorrupt for a scale byte of 255; both name layer and expert. A read that fails with kIo is
-// tried once more before it is reported.
+// Where experts lie is the locator's business (checkpoint/expert_locator.h). Failed and hung reads are tried again by
+// the I/O scheduler; this tries again when the bytes that came are wrong: with `verify_reads` a record whose checksum
+// differs (expert sets only), always a scale byte of 255. Such a read is repeated once, then the parts with wrong bytes
+// come from their second copies, then it is kCorrupt. The scheduler outlives the store; the destructor waits for reads
+// in flight. Thread-safe. Nothing is allocated per fetch while no more than `expected_in_flight` are in flight. Errors:
+// those of the read, and kCorrupt; all name layer and expert, file and bytes (the file's path begins with its drive's
+// folder).
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/expert_locator.h"
 #include "checkpoint/expert_source.h"
 #include "io/io_scheduler.h"
 
 namespace deltafin {
 
+struct ExpertStoreOptions {
+  // Compares every record with its checksum before it is used. Costs a pass over its bytes on the scheduler's thread.
+  bool verify_reads = false;
+  int expected_in_flight = 256;
+};
+
+struct ExpertStoreCounters {
+  uint64_t verified = 0;     // records whose checksum was right
+  uint64_t mismatched = 0;   // reads whose checksum was wrong or that had a scale of 255, each try counted
+  uint64_t from_copies = 0;  // records that were right only when read from second copies
+};
+
 class ExpertStore final : public ExpertSource {
  public:
-  ExpertStore(const Checkpoint& checkpoint, IoScheduler& io, int expected_in_flight = 256);
+  ExpertStore(std::unique_ptr<const ExpertLocator> locator, IoScheduler& io, const ExpertStoreOptions& options = {});
+  // From the shards. The checkpoint outlives the store.
+  ExpertStore(const Checkpoint& checkpoint, IoScheduler& io, const ExpertStoreOptions& options = {})
+      : ExpertStore(LocateInShards(checkpoint), io, options) {}
+  // From an expert set whose drives are numbered from `first_drive`. The set outlives the store.
+  ExpertStore(const ExpertSet& set, int32_t first_drive, IoScheduler& io, const ExpertStoreOptions& options = {})
+      : ExpertStore(LocateInSet(set, first_drive), io, options) {}
   ~ExpertStore() override;
   ExpertStore(const ExpertStore&) = delete;
   ExpertStore& operator=(const ExpertStore&) = delete;
 
-  uint64_t record_bytes() const override { return record_bytes_; }
-  uint64_t slot_bytes() const override { return slot_bytes_; }
-  uint64_t slot_alignment() const override { return alignment_; }
+  uint64_t record_bytes() const override { return locator_->record_bytes(); }
+  uint64_t slot_bytes() const override { return locator_->slot_bytes(); }
+  uint64_t slot_alignment() const override { return locator_->slot_alignment(); }
+  bool HasCopy(ExpertKey key) const override { return locator_->HasCopy(key); }
 
   void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) override;
   IoTag NewTag() override { return io_.NewTag(); }
-  void Cancel(IoTag tag) override;
+  void Cancel(IoTag tag) override { io_.Cancel(tag); }
+  // Reads of `tag` that have not started become as urgent as `priority`.
+  void Raise(IoTag tag, IoPriority priority) { io_.Raise(tag, priority); }
 
-  // Reads that were tried a second time.
-  uint64_t retries() const { return retries_.load(std::memory_order_relaxed); }
+  ExpertStoreCounters counters() const;
 
  private:
+  enum class Try : uint8_t { kFirst, kAgain, kFromCopies };
   struct Request {
     ExpertStore* store = nullptr;
     ExpertKey key;
     std::byte* slot = nullptr;
     IoPriority priority = IoPriority::kDemand;
     IoTag tag = 0;
-    bool retried = false;
+    Try attempt = Try::kFirst;
+    bool expired = false;  // `done` was called with kDeadline; the slot is not free yet
     Done done;
+  };
+  // Bytes that came and are not those that should have.
+  struct Wrong {
+    std::vector<RecordRange> ranges;  // empty: nothing is wrong
+    std::string what;
   };
 
   Request* TakeRequest();
-  void Read(Request* request);
+  void Start(Request* request, std::span<const ReadPart> parts);
   void Finish(Request* request, Status status);
-  Result<ExpertWeights> Check(ExpertKey key, const std::byte* record) const;
+  Result<ExpertWeights> Examine(const Request& request, Wrong& wrong);
+  bool TryAgain(Request* request, const Wrong& wrong);
+  void Conclude(Request* request, Result<ExpertWeights> result);
+  Wrong FindWrongScale(ExpertKey key, const ExpertWeights& weights) const;
 
-  const Checkpoint& checkpoint_;
+  const std::unique_ptr<const ExpertLocator> locator_;
   IoScheduler& io_;
-  const ExpertGeometry geometry_;
-  uint64_t record_bytes_ = 0;
-  uint64_t alignment_ = 1;
-  uint64_t slot_bytes_ = 0;
+  const bool verify_reads_;
 
-  std::atomic<uint64_t> retries_{0};
+  std::atomic<uint64_t> verified_{0}, mismatched_{0}, from_copies_{0};
 
   std::mutex mutex_;
   std::condition_variable idle_;

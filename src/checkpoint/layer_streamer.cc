@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 namespace deltafin {
@@ -83,12 +84,12 @@ void LayerStreamer::Empty(Buffer& buffer) {
 
 LayerStreamer::Buffer& LayerStreamer::BestToClaim(size_t position) const {
   Buffer* best = nullptr;
-  std::pair<bool, size_t> best_rank;
+  std::tuple<bool, bool, size_t> best_rank;
   for (const auto& buffer : buffers_) {
     if (buffer->pins > 0) continue;
     // Rather lose a unit that has arrived than wait; among equals the one that comes up last.
     const size_t distance = buffer->unit < 0 ? units_.size() + 1 : Distance(position, buffer->unit);
-    const std::pair rank(buffer->reads.idle(), distance);
+    const std::tuple rank(buffer->reads.idle(), !buffer->reads.hangs(), distance);
     if (best != nullptr && rank <= best_rank) continue;
     best = buffer.get();
     best_rank = rank;
@@ -105,6 +106,8 @@ Result<LayerStreamer::Buffer*> LayerStreamer::Claim(size_t position, CancelToken
       return &best;
     }
     if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, "waiting for a buffer: stopped");
+    if (best.reads.hangs())
+      return Fail(ErrorCode::kDeadline, "waiting for a buffer: every one is held by a read that hangs");
     // Without a unit it stays the best one until its reads have ended, whoever asks.
     best.unit = -1;
     best.settled = false;
@@ -142,6 +145,10 @@ Status LayerStreamer::Read(int unit, Buffer*& buffer, CancelToken cancel) {
   Status status = buffer->reads.Wait();
   if (!status && was_started) {
     // It may have failed long before anybody wanted it: what counts is whether it can be read now.
+    if (!buffer->reads.idle()) {
+      buffer->unit = -1;
+      DFIN_TRY(buffer, Claim(Position(unit), cancel));
+    }
     Start(*buffer, unit, IoPriority::kDemand);
     if (!buffer->reads.WaitUnless(cancel)) return Fail(ErrorCode::kCancelled, "stopped");
     status = buffer->reads.Wait();

@@ -4,7 +4,7 @@
 // costs a read. The checkpoint, the scheduler and the layouts outlive the streamer. Nothing is allocated after
 // Create(). Thread rule: engine thread only. Errors: those of the reads, naming the unit, and kCancelled; the unit can
 // be pinned again. A buffer that reads are still writing to is nobody's until they end: only the destructor waits for
-// them without looking at a token.
+// them without looking at a token. Reads that hang keep their buffer; when no other is left, pinning is kDeadline.
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ class LayerStreamer {
   size_t Position(int unit) const;
   // Steps from `position` to the unit in ring order; more than any other unit's when it is not expected.
   size_t Distance(size_t position, int unit) const;
-  // An unpinned buffer that nothing is being read into, emptied; waits for one.
+  // An unpinned buffer that nothing is being read into, emptied; waits for one, unless every one hangs.
   Result<Buffer*> Claim(size_t position, CancelToken cancel);
   Buffer& BestToClaim(size_t position) const;
   void Start(Buffer& buffer, int unit, IoPriority priority);

@@ -71,7 +71,8 @@ UnitLayout LayOutUnit(const Checkpoint& checkpoint, std::span<const std::string>
 void StartReads(const Checkpoint& checkpoint, const UnitLayout& layout, std::byte* buffer, IoScheduler& io,
                 IoPriority priority, IoTag tag, ReadGroup& group) {
   for (const UnitRead& read : layout.reads)
-    group.Start(io, {&checkpoint.shard(read.shard), read.offset, read.bytes, buffer + read.at}, priority, tag);
+    group.Start(io, {&checkpoint.shard(read.shard), read.offset, read.bytes, buffer + read.at}, priority, tag,
+                checkpoint.shard_drive(read.shard));
 }
 
 void Settle(const UnitLayout& layout, std::byte* buffer) {

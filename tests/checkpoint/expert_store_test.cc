@@ -39,7 +39,7 @@ class ExpertStoreTest : public ::testing::Test {
     ASSERT_TRUE(opened) << opened.error().message();
     checkpoint_.emplace(std::move(*opened));
     scheduler_.emplace(std::move(engine), IoSchedulerOptions{});
-    store_.emplace(*checkpoint_, *scheduler_, expected_in_flight);
+    store_.emplace(*checkpoint_, *scheduler_, ExpertStoreOptions{.expected_in_flight = expected_in_flight});
     slots_ = *AlignedBuffer::Create(64 * SlotStride(), false);
   }
   void OpenWithPread() {
@@ -143,34 +143,7 @@ TEST_F(ExpertStoreTest, AFailedReadNamesLayerAndExpert) {
   const Result<ExpertWeights> weights = Fetch({4, 2});
   ASSERT_FALSE(weights);
   EXPECT_EQ(weights.error().code(), ErrorCode::kIo);
-  EXPECT_THAT(weights.error().message(), HasSubstr("layer 4, expert 2: the drive is gone"));
-}
-
-TEST_F(ExpertStoreTest, AReadThatFailsOnceIsTriedAgain) {
-  auto engine = std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{});
-  int failures_left = 1;
-  engine->SetFault([&](const ReadRequest&) -> Status {
-    if (failures_left-- > 0) return Fail(ErrorCode::kIo, "the drive blinked");
-    return {};
-  });
-  Open(std::move(engine));
-  const Result<ExpertWeights> weights = Fetch({4, 2});
-  ASSERT_TRUE(weights) << weights.error().message();
-  ExpectExpert(copy_, 5, {4, 2}, *weights);
-  EXPECT_EQ(store_->retries(), 1u);
-}
-
-TEST_F(ExpertStoreTest, AReadIsTriedTwiceAtMostAndOnlyWhenTheDriveFailed) {
-  for (const ErrorCode code : {ErrorCode::kIo, ErrorCode::kCorrupt}) {
-    auto engine = std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{});
-    engine->SetFault([code](const ReadRequest&) -> Status { return Fail(code, "bad"); });
-    test::FakeIoEngine* reads = engine.get();
-    store_.reset();
-    Open(std::move(engine));
-    EXPECT_EQ(Fetch({4, 2}).error().code(), code);
-    EXPECT_EQ(reads->reads(), code == ErrorCode::kIo ? 2u : 1u);
-    EXPECT_EQ(store_->retries(), code == ErrorCode::kIo ? 1u : 0u);
-  }
+  EXPECT_THAT(weights.error().message(), AllOf(HasSubstr("layer 4, expert 2"), HasSubstr("the drive is gone")));
 }
 
 TEST_F(ExpertStoreTest, TheDestructorWaitsForFetchesInFlight) {

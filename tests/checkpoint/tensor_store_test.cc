@@ -18,6 +18,7 @@ namespace deltafin {
 namespace {
 
 using test::MicroCopy;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int kUnits = 7;  // six layers and the head
@@ -354,7 +355,7 @@ TEST_F(TensorStoreTest, AFailedReadNamesTheLayerAndTheUnitCanBePinnedAgain) {
   const Result<UnitPin> pin = store->PinUnit(4);
   ASSERT_FALSE(pin);
   EXPECT_EQ(pin.error().code(), ErrorCode::kIo);
-  EXPECT_THAT(pin.error().message(), HasSubstr("dense weights of layer 4: the drive is gone"));
+  EXPECT_THAT(pin.error().message(), AllOf(HasSubstr("dense weights of layer 4"), HasSubstr("the drive is gone")));
   engine_->SetFault(nullptr);
   ExpectUnit(*store, 4);
   ExpectUnit(*store, 5);
@@ -366,7 +367,7 @@ TEST_F(TensorStoreTest, AFailedReadEndsTheLoad) {
   const auto store = TensorStore::Create(*checkpoint_, *scheduler_, AllResident(), {}, {});
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code(), ErrorCode::kIo);
-  EXPECT_THAT(store.error().message(), HasSubstr("loading the dense weights: the drive is gone"));
+  EXPECT_THAT(store.error().message(), AllOf(HasSubstr("loading the dense weights"), HasSubstr("the drive is gone")));
 }
 
 TEST_F(TensorStoreTest, AFailedEmbeddingReadIsAnError) {
@@ -374,7 +375,7 @@ TEST_F(TensorStoreTest, AFailedEmbeddingReadIsAnError) {
   const auto store = Create(AllStreamed());
   engine_->SetFault([](const ReadRequest&) -> Status { return Fail(ErrorCode::kIo, "the drive is gone"); });
   const std::vector<TokenId> ids = {1};
-  EXPECT_THAT(store->EmbeddingRows(ids).error().message(), HasSubstr("embedding table: the drive is gone"));
+  EXPECT_THAT(store->EmbeddingRows(ids).error().message(), AllOf(HasSubstr("embedding table"), HasSubstr("the drive is gone")));
 }
 
 TEST_F(TensorStoreTest, AnIdOutsideTheVocabularyIsAnError) {
