@@ -156,7 +156,7 @@ class Chat {
     NoteEnd(*result);
     last_stats_ =
         StatsText({std::move(*result), setup_.engine->counters(), setup_.seconds_load, setup_.engine->Describe(),
-                   options_.common.model, sampling_.temperature > 0, request.sampling.seed});
+                   setup_.engine->drives(), sampling_.temperature > 0, request.sampling.seed});
     return {};
   }
 

@@ -27,7 +27,7 @@ struct RunOptions {
   CommonOptions common;
   SamplingOptions sampling;
   std::string prompt, prompt_file, prompt_ids, system, reasoning_effort = "max";
-  bool has_prompt = false, chat = false, ids = false, json = false, stats = false;
+  bool has_prompt = false, chat = false, ids = false, json = false, stats = false, watch = false;
   int64_t max_new = 0;
   std::vector<std::string> stops;
 };
@@ -65,6 +65,7 @@ Status CheckOptions(const RunOptions& o) {
   if (!o.chat && o.reasoning_effort != "max") return refuse("--reasoning-effort: needs --chat");
   for (const std::string& stop : o.stops)
     if (stop.empty()) return refuse("--stop: expected some text, got none");
+  if (o.watch && o.common.quiet) return refuse("--watch, --quiet: give one of them");
   if (o.ids && o.json) return refuse("--ids, --json: give one of them (token events carry the ids)");
   return {};
 }
@@ -107,15 +108,19 @@ Result<Prompt> MakePrompt(const RunOptions& o) {
 // Writes what the options ask for, token by token.
 class Output {
  public:
-  Output(const RunOptions& options, Terminal& terminal, std::optional<AnswerStream>& stream)
-      : options_(options), terminal_(terminal), stream_(stream) {}
+  Output(const RunOptions& options, const Engine& engine, Terminal& terminal, std::optional<AnswerStream>& stream)
+      : options_(options), engine_(engine), terminal_(terminal), stream_(stream) {}
 
   // False when nobody wants more.
   bool Token(TokenId id) {
     std::vector<AnswerStream::Piece> pieces;
     if (stream_) pieces = stream_->Append(id);
     if (options_.ids) return terminal_.Write((first_ ? "" : " ") + std::to_string(id)) && Next();
-    if (options_.json) return terminal_.Write(DumpJson(TokenEvent(id, pieces)) + "\n") && Next();
+    if (options_.json) {
+      Json event = TokenEvent(id, pieces);
+      AddStepFigures(event);
+      return terminal_.Write(DumpJson(event) + "\n") && Next();
+    }
     return Show(pieces) && Next();
   }
 
@@ -148,6 +153,19 @@ class Output {
     return event;
   }
 
+  // What this token took; the first one includes the prompt.
+  void AddStepFigures(Json& event) {
+    const int64_t now = clock_.NowNs();
+    const EngineCounters counters = engine_.counters();
+    const EngineCounters step = counters.Since(before_);
+    event["seconds"] = SecondsBetween(before_ns_, now);
+    event["seconds_expert_wait"] = step.expert_wait_seconds;
+    event["seconds_dense_wait"] = step.dense_wait_seconds;
+    event["expert_bytes"] = step.expert_bytes_demand;
+    before_ = counters;
+    before_ns_ = now;
+  }
+
   // Thoughts go to a terminal only, dimmed; the answer is all that stdout ever sees.
   bool Show(const std::vector<AnswerStream::Piece>& pieces) {
     for (const AnswerStream::Piece& piece : pieces) {
@@ -166,6 +184,10 @@ class Output {
   }
 
   const RunOptions& options_;
+  const Engine& engine_;
+  const SteadyClock clock_;
+  EngineCounters before_ = engine_.counters();
+  int64_t before_ns_ = clock_.NowNs();
   Terminal& terminal_;
   std::optional<AnswerStream>& stream_;
   bool first_ = true;
@@ -184,11 +206,12 @@ Result<int> RunRun(const RunOptions& o) {
   EngineSetup setup;  // first: from here on Ctrl-C is an answer of ours
   DFIN_TRY(Prompt prompt, MakePrompt(o));
   if (setup.interrupt.happened()) return kExitInterrupted;
-  DFIN_TRY_VOID(setup.Open(o.common, {.json = o.json, .tokenizer_bytes = prompt.text.bytes, .prompt = prompt.ids}));
+  DFIN_TRY_VOID(setup.Open(
+      o.common, {.json = o.json, .watch = o.watch, .tokenizer_bytes = prompt.text.bytes, .prompt = prompt.ids}));
   Engine& engine = *setup.engine;
   DFIN_TRY(Session session, engine.NewSession());
 
-  Output output(o, setup.terminal, prompt.stream);
+  Output output(o, engine, setup.terminal, prompt.stream);
   const std::vector<TokenId> stop_tokens = StopTokens(prompt, engine.spec());
   GenerationRequest request;
   request.prompt = prompt.ids;
@@ -203,13 +226,12 @@ Result<int> RunRun(const RunOptions& o) {
     setup.StopProgress();
     return Failure(std::move(result.error()));
   }
-  setup.view.reset();
-  setup.json_view.reset();
+  setup.StopViews();
   output.Finish(result->reason == StopReason::kLength || result->reason == StopReason::kCancelled);
   const bool cancelled = result->reason == StopReason::kCancelled;
 
   const RunReport report{std::move(*result), engine.counters(),        setup.seconds_load, engine.Describe(),
-                         o.common.model,     sampling.temperature > 0, sampling.seed};
+                         engine.drives(),    sampling.temperature > 0, sampling.seed};
   if (o.json) setup.terminal.Write(DumpJson(StatsEvent(report)) + "\n");
   if (o.stats) setup.terminal.WriteNote(StatsText(report));
   DFIN_TRY_VOID(setup.terminal.StdoutStatus());
@@ -235,6 +257,7 @@ Command AddRun(CLI::App& root) {
   app->add_option("--stop", o->stops, "End the answer at this text (repeatable)")->type_name("TEXT");
   app->add_flag("--ids", o->ids, "Print only the new token ids");
   app->add_flag("--json", o->json, "Print events, one JSON object a line");
+  app->add_flag("--watch", o->watch, "Show drives, cache and where the time goes while it runs (needs a terminal)");
   app->add_flag("--stats", o->stats, "Figures of the run on stderr");
   return {app, [o, prompt] {
             o->has_prompt = prompt->count() > 0;

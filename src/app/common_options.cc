@@ -29,7 +29,9 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--state-dir", state_dir, "Folder for what is kept between runs")->type_name("DIR");
   app.add_flag("--no-state", no_state, "Keep nothing between runs");
   app.add_flag("--quiet", quiet, "No plan and no progress on stderr");
-  app.add_option("--experts", experts, "Folders of a packed expert set")->type_name("DIR");
+  app.add_option("--experts", experts, "Folder of an expert set made by pack, one for each drive (repeatable)")
+      ->type_name("DIR");
+  app.add_flag("--verify-reads", verify_reads, "Check every expert that is read against its checksum");
   app.add_option("--dense", dense, "Folder of packed dense weights")->type_name("DIR");
   app.add_option("--draft", draft, "Drafting: auto or off");
   app.add_option("--draft-model", draft_model, "Drafting model")->type_name("DIR");
@@ -38,8 +40,6 @@ void CommonOptions::AddTo(CLI::App& app) {
 
 Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   const auto refuse = [](const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); };
-  if (!experts.empty())
-    return refuse("--experts: this version reads experts from the shards in --model; leave the option out");
   if (!dense.empty())
     return refuse("--dense: this version reads dense weights from the shards in --model; leave the option out");
   if (draft != "auto" && draft != "off")
@@ -67,6 +67,8 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   out.device = device;
   out.isa = isa;
   out.io = io;
+  out.experts = experts;
+  out.verify_reads = verify_reads;
   if (dense_mode == "auto")
     out.dense_mode = DenseMode::kAuto;
   else if (dense_mode == "resident")

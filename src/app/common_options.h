@@ -25,6 +25,7 @@ struct CommonOptions {
   bool no_state = false;
   bool quiet = false;  // no plan and no progress on stderr
   std::vector<std::string> experts;
+  bool verify_reads = false;
   std::string dense, draft = "auto", draft_model;
   int max_drafts = 0;
 

@@ -10,11 +10,20 @@ EngineSetup::EngineSetup(int end_after)
         terminal.WriteNote("deltafin: warning: " + message + "\n");
       }) {}
 
-EngineSetup::~EngineSetup() { StopProgress(); }
+EngineSetup::~EngineSetup() {
+  StopProgress();
+  // The drive may never answer; the process is about to end, and the system takes the memory back when it can.
+  if (engine != nullptr && engine->hangs()) (void)engine.release();
+}
 
-void EngineSetup::StopProgress() {
+void EngineSetup::StopViews() {
   view.reset();
   json_view.reset();
+  watch_view.reset();
+}
+
+void EngineSetup::StopProgress() {
+  StopViews();
   terminal.EndLine();
 }
 
@@ -24,7 +33,12 @@ Status EngineSetup::Open(const CommonOptions& options, const Request& request) {
   engine_options.result_logit_rows = request.result_logit_rows;
   engine_options.result_tap_rows = request.result_tap_rows;
   if (request.json) json_view = std::make_unique<ProgressView>(monitor, terminal, ProgressView::Mode::kJson);
-  if (!options.quiet && (!request.json || terminal.stderr_is_terminal()))
+  if (request.watch && !terminal.stderr_is_terminal())
+    return Fail(ErrorCode::kInvalidArgument,
+                "--watch: expected a terminal on stderr, got something else: leave it out, or "
+                "use --stats");
+  if (request.watch) watch_view = std::make_unique<WatchView>(monitor, terminal);
+  if (!request.watch && !options.quiet && (!request.json || terminal.stderr_is_terminal()))
     view = std::make_unique<ProgressView>(monitor, terminal, ProgressView::Mode::kText);
   const SteadyClock clock;
   const int64_t start = clock.NowNs();

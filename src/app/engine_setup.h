@@ -10,6 +10,7 @@
 #include "app/interrupt.h"
 #include "app/progress_view.h"
 #include "app/terminal.h"
+#include "app/watch_view.h"
 #include "base/log.h"
 #include "engine/engine.h"
 
@@ -22,6 +23,7 @@ struct EngineSetup {
   EngineMonitor monitor;
   std::unique_ptr<ProgressView> view;       // null with --quiet
   std::unique_ptr<ProgressView> json_view;  // with --json
+  std::unique_ptr<WatchView> watch_view;    // with --watch, in the place of view
   std::unique_ptr<Engine> engine;
   double seconds_load = 0;
 
@@ -29,11 +31,13 @@ struct EngineSetup {
   explicit EngineSetup(int end_after = 2);
   ~EngineSetup();
 
-  // Before the last lines are written.
+  // Before the last lines are written; the second leaves the cursor on a new line.
+  void StopViews();
   void StopProgress();
 
   struct Request {
     bool json = false;             // progress as events on stdout too
+    bool watch = false;            // kInvalidArgument where stderr is not a terminal
     uint64_t tokenizer_bytes = 0;  // these three: see EngineOptions
     int64_t result_logit_rows = 0;
     int64_t result_tap_rows = 0;

@@ -19,7 +19,8 @@ std::atomic<bool> g_terminate{false};
 void OnSignal(int signal_number) {
   if (signal_number == SIGTERM) g_terminate = true;
   if (++g_signals >= g_end_after) {
-    const char clean[] = "\r\033[K";
+    // Ends a status text and a panel.
+    const char clean[] = "\0337\033[r\0338\r\033[J";
     if (isatty(STDERR_FILENO)) (void)!write(STDERR_FILENO, clean, sizeof clean - 1);
     _exit(kExitInterrupted);
   }

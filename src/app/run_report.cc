@@ -30,6 +30,52 @@ double BytesPerToken(const GenerationResult& g) {
   return static_cast<double>(d.expert_bytes_demand + d.dense_bytes_streamed) / static_cast<double>(g.tokens.size() - 1);
 }
 
+const char* ToString(DriveHealth health) { return health == DriveHealth::kGood ? "good" : "degraded"; }
+
+Json DriveFigures(const DriveReport& drive) {
+  const DriveCounters& c = drive.counters;
+  Json out;
+  out["name"] = drive.info.name;
+  out["bytes"] = c.device_bytes;
+  out["seconds_busy"] = c.busy_seconds;
+  out["bytes_per_second_profile"] = drive.info.bytes_per_second;
+  out["chunks"] = c.chunks;
+  out["seconds_p50"] = c.latency.Quantile(0.5);
+  out["seconds_p99"] = c.latency.Quantile(0.99);
+  out["errors"] = c.errors;
+  out["retries"] = c.retries;
+  out["hung"] = c.hung;
+  out["replica_bytes"] = c.replica_bytes;
+  out["health"] = ToString(c.health);
+  return out;
+}
+
+double RateOf(const DriveCounters& c) {
+  return c.busy_seconds > 0 ? static_cast<double>(c.device_bytes) / c.busy_seconds : 0;
+}
+
+// One line a drive that was read from; with one drive the line before it says it all.
+std::string DriveLines(const std::vector<DriveReport>& drives) {
+  uint64_t total = 0;
+  for (const DriveReport& drive : drives) total += drive.counters.device_bytes;
+  std::string text;
+  for (const DriveReport& drive : drives) {
+    const DriveCounters& c = drive.counters;
+    if (c.device_bytes == 0 && c.errors == 0 && c.hung == 0) continue;
+    char figures[120];
+    std::snprintf(figures, sizeof figures, ": %.1f %% of all bytes, %s while busy, p50 %.1f ms, p99 %.1f ms",
+                  total > 0 ? 100.0 * static_cast<double>(c.device_bytes) / static_cast<double>(total) : 0.0,
+                  FormatRate(RateOf(c)).c_str(), c.latency.Quantile(0.5) * 1e3, c.latency.Quantile(0.99) * 1e3);
+    text += Cat("  ", drive.info.name, figures);
+    if (c.errors != 0) text += Cat(", ", c.errors, " errors");
+    if (c.hung != 0) text += Cat(", hung ", c.hung, " times");
+    if (c.replica_bytes != 0) text += Cat(", ", FormatBytes(c.replica_bytes), " for other drives");
+    if (c.health == DriveHealth::kDegraded) text += ", degraded";
+    text += "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 Json StatsEvent(const RunReport& r) {
@@ -60,11 +106,12 @@ Json StatsEvent(const RunReport& r) {
   event["peak_rss_bytes"] = PeakResidentBytes();
   if (r.sampled) event["seed"] = r.seed;
   event["engine"] = r.engine;
-  Json drive;
-  drive["name"] = r.model_folder;
-  drive["bytes"] = c.io.device_bytes;
-  drive["seconds_busy"] = c.io.busy_seconds;
-  event["drives"] = Json::array({drive});
+  event["seconds_reading"] = c.io.busy_seconds;
+  event["reads_verified"] = c.reads_verified;
+  event["reads_mismatched"] = c.reads_mismatched;
+  Json drives = Json::array();
+  for (const DriveReport& drive : r.drives) drives.push_back(DriveFigures(drive));
+  event["drives"] = std::move(drives);
   return event;
 }
 
@@ -83,8 +130,11 @@ std::string StatsText(const RunReport& r) {
     text += Cat("dense weights streamed: ", FormatBytes(c.dense_bytes_streamed), ", waited ",
                 FormatSeconds(c.dense_wait_seconds), "\n");
   const double rate = c.io.busy_seconds > 0 ? static_cast<double>(c.io.device_bytes) / c.io.busy_seconds : 0;
-  text += Cat("drive: ", FormatBytes(c.io.device_bytes), " at ", FormatRate(rate), " while busy; ",
+  text += Cat("drives: ", FormatBytes(c.io.device_bytes), " at ", FormatRate(rate), " while busy; ",
               FormatBytes(static_cast<uint64_t>(BytesPerToken(g))), " a token after the first\n");
+  if (r.drives.size() > 1) text += DriveLines(r.drives);
+  if (c.reads_verified + c.reads_mismatched != 0)
+    text += Cat("checksums: ", c.reads_verified, " experts right, ", c.reads_mismatched, " read again\n");
   text += Cat("memory: ", FormatBytes(PeakResidentBytes()), " at most; ", r.engine, "\n");
   if (r.sampled) text += Cat("seed: ", r.seed, "\n");
   return text;

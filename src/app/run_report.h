@@ -17,7 +17,7 @@ struct RunReport {
   EngineCounters total;  // since the engine was made, loading included
   double seconds_load = 0;
   std::string engine;  // Engine::Describe()
-  std::string model_folder;
+  std::vector<DriveReport> drives;
   bool sampled = false;
   uint64_t seed = 0;  // when sampled
 };

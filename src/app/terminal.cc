@@ -28,10 +28,22 @@ std::string Dim(std::string_view text) {
   return dim;
 }
 
-int64_t TerminalWidth() {
+int TerminalWidth() {
   winsize size{};
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
+
+int TerminalRows() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
+}
+
+std::string MoveTo(int row) { return "\033[" + std::to_string(row) + ";1H"; }
+
+constexpr int kRowsForAnswer = 4;  // that a panel leaves at least
+// Around moves of the cursor that the answer must not notice.
+constexpr char kSaveCursor[] = "\0337";
+constexpr char kRestoreCursor[] = "\0338";
 
 }  // namespace
 
@@ -133,6 +145,53 @@ void Terminal::ShowStatus(const std::string& text) {
 void Terminal::ClearStatus() {
   const std::lock_guard lock(mutex_);
   EraseStatus();
+}
+
+int Terminal::Width() { return TerminalWidth(); }
+
+void Terminal::ShowPanel(const std::vector<std::string>& lines) {
+  const std::lock_guard lock(mutex_);
+  if (!stderr_is_terminal_ || lines.empty()) return;
+  EraseStatus();
+  const int rows = static_cast<int>(lines.size());
+  const int terminal_rows = TerminalRows();
+  if (panel_rows_ != rows || terminal_rows_ != terminal_rows) {
+    ClosePanelRows();
+    if (terminal_rows < rows + kRowsForAnswer) return;
+    OpenPanelRows(rows, terminal_rows);
+  }
+  std::string out = kSaveCursor;
+  for (int i = 0; i < rows; ++i)
+    out.append(MoveTo(terminal_rows - rows + i + 1))
+        .append("\033[2K")
+        .append(Dim(Printable(lines[static_cast<size_t>(i)])));
+  (void)WriteAll(STDERR_FILENO, out.append(kRestoreCursor));
+}
+
+void Terminal::ClosePanel() {
+  const std::lock_guard lock(mutex_);
+  EraseStatus();
+  ClosePanelRows();
+}
+
+// Index (ESC D) moves down without changing the column and scrolls at the bottom, so that a half-written line of the
+// answer stays where it is. Setting the scroll region moves the cursor, hence the saving.
+void Terminal::OpenPanelRows(int rows, int terminal_rows) {
+  std::string out;
+  for (int i = 0; i < rows; ++i) out += "\033D";
+  out.append("\033[").append(std::to_string(rows)).append("A").append(kSaveCursor);
+  out.append("\033[1;").append(std::to_string(terminal_rows - rows)).append("r").append(kRestoreCursor);
+  (void)WriteAll(STDERR_FILENO, out);
+  panel_rows_ = rows;
+  terminal_rows_ = terminal_rows;
+}
+
+void Terminal::ClosePanelRows() {
+  if (panel_rows_ == 0) return;
+  std::string out = kSaveCursor;
+  for (int i = 0; i < panel_rows_; ++i) out.append(MoveTo(terminal_rows_ - panel_rows_ + i + 1)).append("\033[2K");
+  (void)WriteAll(STDERR_FILENO, out.append("\033[r").append(kRestoreCursor));
+  panel_rows_ = 0;
 }
 
 void Terminal::EndLine() {

@@ -1,7 +1,8 @@
 // Terminal: the answer on stdout and one status text on stderr, kept out of each other's way.
 //
 // On a terminal the status is a short text after the cursor that disappears before the next piece of the answer is
-// written; it never wraps. Where stderr is not a terminal a status is a whole line. Thread-safe: the engine thread
+// written; it never wraps. Where stderr is not a terminal a status is a whole line. A panel (run --watch) takes the
+// bottom rows for itself and lets the answer scroll above. Thread-safe: the engine thread
 // writes the answer, the progress thread the status.
 #pragma once
 
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -21,7 +23,7 @@ std::string Printable(std::string_view text);
 class Terminal {
  public:
   Terminal();
-  ~Terminal() { ClearStatus(); }
+  ~Terminal() { ClosePanel(); }
 
   bool stderr_is_terminal() const { return stderr_is_terminal_; }
   bool stdout_is_terminal() const { return stdout_is_terminal_; }
@@ -36,12 +38,21 @@ class Terminal {
   // `text` is plain ASCII; cut to what fits in the line.
   void ShowStatus(const std::string& text);
   void ClearStatus();
+  // `lines` (plain text) in the bottom rows of the terminal on stderr, replacing those shown before; nothing where the
+  // terminal has not at least four rows more. Follows changes of the terminal's size.
+  void ShowPanel(const std::vector<std::string>& lines);
+  // Gives the rows back.
+  void ClosePanel();
+  // Columns of the terminal on stderr.
+  static int Width();
   // A new line if the cursor is not at the start of one.
   void EndLine();
 
  private:
   bool WriteStdout(std::string_view text);
   void EraseStatus();
+  void OpenPanelRows(int rows, int terminal_rows);
+  void ClosePanelRows();
   void Advance(std::string_view text);
 
   std::mutex mutex_;
@@ -50,6 +61,8 @@ class Terminal {
   int stdout_error_ = 0;     // errno of the first write that failed
   int64_t column_ = 0;       // of the cursor, counted over what both streams wrote to the terminal
   size_t status_width_ = 0;  // columns that the shown status takes
+  int panel_rows_ = 0;       // 0: no panel
+  int terminal_rows_ = 0;    // when the panel was opened
 };
 
 }  // namespace deltafin

@@ -42,9 +42,10 @@ constexpr uint8_t kMaxTries = 2;
 // pinned.
 struct ExpertCache::State {
   State(ExpertSource& source_in, SlotArena arena_in, std::unique_ptr<EvictionPolicy> policy_in, int64_t max_batch,
-        const Clock& clock_in)
+        const Clock& clock_in, ExpertUsage* usage_in)
       : source(source_in),
         clock(clock_in),
+        usage(usage_in),
         policy(std::move(policy_in)),
         arena(std::move(arena_in)),
         slots(static_cast<size_t>(arena.slots())),
@@ -75,6 +76,7 @@ struct ExpertCache::State {
 
   ExpertSource& source;
   const Clock& clock;
+  ExpertUsage* const usage;
 
   std::mutex mutex;
   std::condition_variable changed;  // a read ended
@@ -202,8 +204,8 @@ void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
   position_slot[static_cast<size_t>(position)] = -1;
   // An earlier batch started this read and was abandoned before the drive saw it; the open batch still wants it.
   const bool not_ours = failure.code() == ErrorCode::kCancelled && failed.tag != tag;
-  const bool has_another_way = is_hung && source.HasCopy(failed.key) &&
-                               position_tries[static_cast<size_t>(position)] < kMaxTries;
+  const bool has_another_way =
+      is_hung && source.HasCopy(failed.key) && position_tries[static_cast<size_t>(position)] < kMaxTries;
   if (not_ours || has_another_way) {
     pending.Push(position);
   } else if (!error) {
@@ -263,8 +265,8 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::Create(ExpertSource& source, c
     return Fail(ErrorCode::kInvalidArgument, "expert cache: slot alignment: expected at most ",
                 AlignedBuffer::kAlignment, ", got ", source.slot_alignment());
   DFIN_TRY(SlotArena arena, SlotArena::Create(options.slots, SlotBytes(source)));
-  return std::unique_ptr<ExpertCache>(
-      new ExpertCache(std::make_unique<State>(source, std::move(arena), std::move(policy), options.max_batch, clock)));
+  return std::unique_ptr<ExpertCache>(new ExpertCache(
+      std::make_unique<State>(source, std::move(arena), std::move(policy), options.max_batch, clock, options.usage)));
 }
 
 ExpertCache::ExpertCache(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -287,6 +289,7 @@ ExpertCache::~ExpertCache() {
 void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts) {
   State& s = *state_;
   const IoTag tag = s.source.NewTag();
+  if (s.usage != nullptr) s.usage->Add(layer, experts);
   {
     const std::lock_guard lock(s.mutex);
     DFIN_CHECK(!s.open, "a batch begins after the one before it was finished or abandoned");
@@ -319,8 +322,9 @@ Result<ExpertCache::Ready> ExpertCache::Next(CancelToken cancel) {
     }
     if (!s.arrived.empty()) return s.Deliver(this);
     if (s.reading == 0 && s.hung > 0)
-      return Fail(ErrorCode::kDeadline, "waiting for experts of layer ", s.layer, ": all ", s.hung,
-                  " slots that are not in use wait for a drive that hangs: give --expert-cache more, or take the drive out");
+      return Fail(
+          ErrorCode::kDeadline, "waiting for experts of layer ", s.layer, ": all ", s.hung,
+          " slots that are not in use wait for a drive that hangs: give --expert-cache more, or take the drive out");
     DFIN_CHECK(s.reading > 0, "every slot is pinned: a pin dies before the next call");
     const int64_t before = s.clock.NowNs();
     s.changed.wait_for(lock, kCancelPoll);

@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "cache/eviction_policy.h"
+#include "cache/expert_usage.h"
 #include "checkpoint/expert_source.h"
 
 namespace deltafin {
@@ -53,7 +54,8 @@ struct ExpertCacheCounters {
 struct ExpertCacheOptions {
   int64_t slots = 0;  // >= ExpertCache::Floor()
   // Largest Begin(): sizes the internal tables, so that nothing is allocated later.
-  int64_t max_batch = 0;  // experts of a layer
+  int64_t max_batch = 0;         // experts of a layer
+  ExpertUsage* usage = nullptr;  // counts what batches want; outlives the cache
 };
 
 class ExpertCache {
@@ -81,8 +83,9 @@ class ExpertCache {
 
   // The next expert of the batch that is ready, in order of arrival, and its position in `experts`. Waits when none is.
   // Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all
-  // slots pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kDeadline (a drive hangs), kCancelled: the batch must then be
-  // abandoned. A cancellation is noticed within 50 ms, also while a read hangs. Allocates nothing unless it fails.
+  // slots pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kDeadline (a drive hangs), kCancelled:
+  // the batch must then be abandoned. A cancellation is noticed within 50 ms, also while a read hangs. Allocates
+  // nothing unless it fails.
   struct Ready {
     ExpertPin pin;
     int32_t position = 0;

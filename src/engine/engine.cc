@@ -36,13 +36,17 @@ struct Engine::Parts {
   std::unique_ptr<IoScheduler> io;
   std::unique_ptr<TensorStore> dense;
   std::unique_ptr<ExpertStore> store;
+  std::unique_ptr<ExpertUsage> usage;
+  std::string usage_folder;  // "": not kept
   std::unique_ptr<ExpertCache> cache;
   std::unique_ptr<Model> model;
   uint64_t resident_payload = 0;  // bytes of dense weights that were loaded
 
   ~Parts() {
-    monitor->SetIo(nullptr);
+    monitor->SetSources(nullptr, nullptr);
     monitor->Enter(Phase::kIdle, 0, clock.NowNs());
+    // Statistics: not worth an error.
+    if (usage != nullptr && usage->total() > 0 && !usage_folder.empty()) (void)usage->Save(usage_folder);
   }
 
   Status OpenCheckpoint(const EngineOptions& options, const EngineContext& context);
@@ -79,7 +83,7 @@ Status Engine::Parts::StartReaders(const EngineOptions& options, const EngineCon
     if (!note.empty()) context.logger.WarnOnce(note);
   }
   io = std::make_unique<IoScheduler>(std::move(engine), IoSchedulerOptions{});
-  monitor->SetIo(io.get());
+  monitor->SetSources(io.get(), nullptr);
   store = std::make_unique<ExpertStore>(*checkpoint, *io);
   return {};
 }
@@ -112,12 +116,19 @@ Status Engine::Parts::Load(const EngineContext& context) {
     monitor->SetDone(done);
   };
   DFIN_TRY(dense, TensorStore::Create(*checkpoint, *io, plan.residency, progress, context.cancel));
-  DFIN_TRY(cache, ExpertCache::Create(*store, {.slots = plan.expert_slots, .max_batch = spec.num_experts},
-                                      CreateLayerLruPolicy(plan.expert_slots, static_cast<int32_t>(spec.layers.size())),
-                                      clock));
+  usage = std::make_unique<ExpertUsage>(static_cast<int64_t>(spec.layers.size()), spec.num_experts,
+                                        checkpoint->fingerprint());
+  if (!usage_folder.empty()) (void)usage->Load(usage_folder);
+  DFIN_TRY(cache, ExpertCache::Create(
+                      *store, {.slots = plan.expert_slots, .max_batch = spec.num_experts, .usage = usage.get()},
+                      CreateLayerLruPolicy(plan.expert_slots, static_cast<int32_t>(spec.layers.size())), clock));
   model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
   resident_payload = ResidentPayload();
-  model->on_layer = [this](int32_t layer) { monitor->SetLayer(layer); };
+  model->on_layer = [this](int32_t layer) {
+    monitor->SetLayer(layer);
+    monitor->SetDenseWait(dense->wait_seconds());
+  };
+  monitor->SetSources(io.get(), cache.get());
   return {};
 }
 
@@ -145,6 +156,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   parts->threads = options.threads == 0 ? UsableCores() : options.threads;
   DFIN_TRY(parts->backend,
            CreateBackend(context.backends, {.device = options.device, .isa = options.isa, .threads = parts->threads}));
+  parts->usage_folder = options.state_dir;
   DFIN_TRY_VOID(parts->OpenCheckpoint(options, context));
   DFIN_TRY_VOID(parts->StartReaders(options, context));
   DFIN_TRY_VOID(parts->MakePlan(options, context.logger));
@@ -176,6 +188,8 @@ EngineCounters EngineCounters::Since(const EngineCounters& earlier) const {
   d.dense_bytes_streamed -= earlier.dense_bytes_streamed;
   d.cache_hits -= earlier.cache_hits;
   d.cache_misses -= earlier.cache_misses;
+  d.reads_verified -= earlier.reads_verified;
+  d.reads_mismatched -= earlier.reads_mismatched;
   d.expert_wait_seconds -= earlier.expert_wait_seconds;
   d.dense_wait_seconds -= earlier.dense_wait_seconds;
   d.io.reads -= earlier.io.reads;
@@ -231,6 +245,16 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
   }
   return {};
 }
+
+std::vector<DriveReport> Engine::drives() const {
+  const std::vector<DriveInfo>& infos = parts_->io->drives();
+  const std::vector<DriveCounters> counters = parts_->io->drive_counters();
+  std::vector<DriveReport> out;
+  for (size_t i = 0; i < infos.size(); ++i) out.push_back({infos[i], counters[i]});
+  return out;
+}
+
+bool Engine::hangs() const { return parts_->cache->hung() > 0; }
 
 EngineCounters Engine::counters() const {
   const ExpertCacheCounters& c = parts_->cache->counters();

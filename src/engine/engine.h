@@ -47,12 +47,19 @@ struct EngineCounters {
   uint64_t dense_bytes_streamed = 0;  // payload, for steps
   uint64_t cache_hits = 0;
   uint64_t cache_misses = 0;
+  uint64_t reads_verified = 0;    // with verify_reads: records whose checksum was right
+  uint64_t reads_mismatched = 0;  // records that came with another checksum and were read again
   double expert_wait_seconds = 0;
   double dense_wait_seconds = 0;
   IoCounters io;
 
   // What happened since `earlier`; record_bytes stays.
   EngineCounters Since(const EngineCounters& earlier) const;
+};
+
+struct DriveReport {
+  DriveInfo info;
+  DriveCounters counters;
 };
 
 // Refuses (kInvalidArgument) what Feed would refuse: an id outside the vocabulary, more tokens than there is room for.
@@ -81,6 +88,10 @@ class Engine {
               ActivationTap* tap = nullptr);
 
   EngineCounters counters() const;
+  // Every drive that weights are read from, and what it did so far.
+  std::vector<DriveReport> drives() const;
+  // A drive still holds memory of this engine: destroying it would wait for that drive.
+  bool hangs() const;
 
  private:
   struct Parts;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace deltafin {
 
@@ -26,6 +27,9 @@ struct EngineOptions {
   std::string device = "auto";                // --device: auto | cpu | reference
   std::string isa = "auto";                   // --isa: auto | avx2 | avx512 | neon
   std::string io = "auto";                    // --io: auto | uring | pread
+  // --experts: folders of an expert set; empty: those that pack noted for this model, else the shards
+  std::vector<std::string> experts = {};
+  bool verify_reads = false;  // --verify-reads: every expert read is checked against its checksum
   DenseMode dense_mode = DenseMode::kAuto;
   std::string state_dir = {};  // --state-dir: "" = keep nothing (--no-state)
   // Rows that the caller keeps in memory as results: logits of every token, and with taps every intermediate value.

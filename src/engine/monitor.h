@@ -7,7 +7,9 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <vector>
 
+#include "cache/expert_cache.h"
 #include "io/io_scheduler.h"
 
 namespace deltafin {
@@ -23,6 +25,11 @@ class EngineMonitor {
     int32_t layer = 0, layers = 0;  // of the step in progress
     int64_t phase_start_ns = 0;     // steady clock
     IoCounters io;
+    std::vector<DriveInfo> drives;
+    std::vector<DriveCounters> drive_counters;  // one a drive
+    ExpertCacheCounters cache;
+    int64_t slots = 0, resident = 0;  // of the expert cache
+    double dense_wait_seconds = 0;
   };
 
   void Enter(Phase phase, uint64_t total, int64_t now_ns) {
@@ -41,10 +48,12 @@ class EngineMonitor {
   }
   void SetLayers(int32_t layers) { layers_ = layers; }
   void SetLayer(int32_t layer) { layer_ = layer; }
-  // The scheduler whose counters a snapshot shows; null before it dies.
-  void SetIo(const IoScheduler* io) {
+  void SetDenseWait(double seconds) { dense_wait_seconds_ = seconds; }
+  // Whose counters a snapshot shows; null before they die.
+  void SetSources(const IoScheduler* io, const ExpertCache* cache) {
     const std::lock_guard lock(mutex_);
     io_ = io;
+    cache_ = cache;
   }
 
   Snapshot Sample() const {
@@ -56,8 +65,18 @@ class EngineMonitor {
     s.layer = layer_;
     s.layers = layers_;
     s.phase_start_ns = phase_start_ns_;
+    s.dense_wait_seconds = dense_wait_seconds_;
     const std::lock_guard lock(mutex_);
-    if (io_ != nullptr) s.io = io_->counters();
+    if (io_ != nullptr) {
+      s.io = io_->counters();
+      s.drives = io_->drives();
+      s.drive_counters = io_->drive_counters();
+    }
+    if (cache_ != nullptr) {
+      s.cache = cache_->counters();
+      s.slots = cache_->slots();
+      s.resident = cache_->resident();
+    }
     return s;
   }
 
@@ -66,8 +85,10 @@ class EngineMonitor {
   std::atomic<uint64_t> done_{0}, total_{0}, step_rows_{0};
   std::atomic<int32_t> layer_{0}, layers_{0};
   std::atomic<int64_t> phase_start_ns_{0};
+  std::atomic<double> dense_wait_seconds_{0};
   mutable std::mutex mutex_;
   const IoScheduler* io_ = nullptr;
+  const ExpertCache* cache_ = nullptr;
 };
 
 }  // namespace deltafin

@@ -337,5 +337,75 @@ TEST_F(ExpertCacheTest, EvictedBytesArePoisonedInDebugAndSanitizerBuilds) {
   Drain(0, {1});
 }
 
+TEST_F(ExpertCacheTest, AfterAHangTheExpertComesFromItsCopyInAnotherSlot) {
+  Make(4);
+  source_->HaveCopies();
+  source_->Fail({3, 1}, Error(ErrorCode::kDeadline, "drive hangs"));
+  cache_->Begin(3, Range(0, 2));
+  Drain(3, Range(0, 2));
+  EXPECT_EQ(source_->fetches({3, 1}), 2);
+  EXPECT_EQ(cache_->hung(), 1);
+  EXPECT_EQ(cache_->counters().hung, 1u);
+  // The hung slot is never used again, whatever else is read, until the drive lets go; its late write hurts nobody.
+  for (int32_t layer = 4; layer < 8; ++layer) Run(layer, Range(0, 3));
+  source_->EndHungReads();
+  EXPECT_EQ(cache_->hung(), 0);
+  for (int32_t layer = 8; layer < 12; ++layer) Run(layer, Range(0, 4));
+  EXPECT_EQ(cache_->resident(), 4) << "the slot is in use again";
+}
+
+TEST_F(ExpertCacheTest, AHangWithoutACopyIsAnErrorAndTheCacheGoesOn) {
+  Make(3);
+  source_->Fail({3, 1}, Error(ErrorCode::kDeadline, "drive hangs"));
+  cache_->Begin(3, Range(1, 1));
+  const Result<ExpertCache::Ready> ready = cache_->Next({});
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code(), ErrorCode::kDeadline);
+  EXPECT_THAT(ready.error().message(), HasSubstr("expert 1 of layer 3"));
+  cache_->Abandon();
+  Run(4, Range(0, 2));
+  source_->EndHungReads();
+  Run(3, Range(0, 3));
+}
+
+TEST_F(ExpertCacheTest, ASecondHangOfTheSameExpertIsAnError) {
+  Make(4);
+  source_->HaveCopies();
+  source_->Fail({0, 0}, Error(ErrorCode::kDeadline, "drive hangs"), 2);
+  cache_->Begin(0, Range(0, 1));
+  const Result<ExpertCache::Ready> ready = cache_->Next({});
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code(), ErrorCode::kDeadline);
+  cache_->Abandon();
+  EXPECT_EQ(cache_->hung(), 2);
+  source_->EndHungReads();
+  Run(0, Range(0, 4));
+}
+
+TEST_F(ExpertCacheTest, WithEverySlotHungWaitingEndsWithAnError) {
+  Make(2);
+  source_->HaveCopies();
+  for (int32_t e = 0; e < 2; ++e) source_->Fail({0, e}, Error(ErrorCode::kDeadline, "drive hangs"));
+  cache_->Begin(0, Range(0, 2));
+  const Result<ExpertCache::Ready> ready = cache_->Next({});
+  ASSERT_FALSE(ready);
+  EXPECT_EQ(ready.error().code(), ErrorCode::kDeadline);
+  EXPECT_THAT(ready.error().message(), HasSubstr("--expert-cache"));
+  cache_->Abandon();
+  source_->EndHungReads();
+  Run(0, Range(0, 2));
+}
+
+TEST_F(ExpertCacheTest, WithCopiesTheFloorLeavesRoomForSlotsThatHang) {
+  const int32_t top_k = 4;
+  Make(ExpertCache::Floor(top_k, true));
+  source_->HaveCopies();
+  for (int32_t e = 0; e < top_k; ++e) source_->Fail({0, e}, Error(ErrorCode::kDeadline, "drive hangs"));
+  Run(0, Range(0, top_k));
+  EXPECT_EQ(cache_->hung(), top_k);
+  Run(1, Range(0, top_k));
+  source_->EndHungReads();
+}
+
 }  // namespace
 }  // namespace deltafin

@@ -149,6 +149,18 @@ void FakeExpertSource::Fetch(ExpertKey key, std::byte* slot, IoPriority, IoTag t
   changed_.notify_all();
 }
 
+void FakeExpertSource::EndHungReads() {
+  std::vector<Request> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended.swap(hung_);
+  }
+  for (Request& request : ended) {
+    std::memset(request.slot, 0xEE, slot_bytes());
+    request.done(deltafin::Fail(ErrorCode::kCancelled, "the drive let go"));
+  }
+}
+
 void FakeExpertSource::Cancel(IoTag tag) {
   const std::lock_guard lock(mutex_);
   for (Request& request : requests_) {
@@ -197,6 +209,11 @@ void FakeExpertSource::Serve() {
     if (request.started) --started_;
     Start();
     lock.unlock();
+    const bool hangs = !outcome && outcome.error().code() == ErrorCode::kDeadline;
+    if (hangs) {
+      const std::lock_guard again(mutex_);
+      hung_.push_back(request);
+    }
     request.done(std::move(outcome));
     lock.lock();
     --serving_;

@@ -40,6 +40,11 @@ class FakeExpertSource final : public ExpertSource {
   void Release();
   // The next `times` fetches of `key` end with `error`.
   void Fail(ExpertKey key, const Error& error, int times = 1);
+  // Experts have a second copy from now on.
+  void HaveCopies() { copies_ = true; }
+  // What a drive that hung does in the end: writes rubbish into every slot whose fetch ended with kDeadline, and lets
+  // go.
+  void EndHungReads();
   // Chance of any other fetch to end with kIo.
   void SetFailureProbability(double probability);
 
@@ -59,6 +64,7 @@ class FakeExpertSource final : public ExpertSource {
   uint64_t record_bytes() const override { return static_cast<uint64_t>(geometry_.record_bytes()); }
   uint64_t slot_bytes() const override { return WidenedBytesAnywhere(record_bytes(), slot_alignment()); }
   uint64_t slot_alignment() const override { return 512; }
+  bool HasCopy(ExpertKey) const override { return copies_; }
   void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) override;
   IoTag NewTag() override { return ++last_tag_; }
   void Cancel(IoTag tag) override;
@@ -98,6 +104,8 @@ class FakeExpertSource final : public ExpertSource {
   int serving_ = 0;
   std::map<ExpertKey, PerKey> keys_;
   std::vector<const std::byte*> pinned_;
+  std::vector<Request> hung_;
+  std::atomic<bool> copies_{false};
   int fetches_ = 0;
   int most_at_once_ = 0;
   int writes_into_pinned_ = 0;

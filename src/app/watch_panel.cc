@@ -1,0 +1,150 @@
+#include "app/watch_panel.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "app/progress_view.h"
+#include "base/units.h"
+
+namespace deltafin {
+namespace {
+
+constexpr int kBarWidth = 20;
+
+uint64_t Since(uint64_t before, uint64_t now) { return now > before ? now - before : 0; }
+
+std::string Bar(double share) {
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * kBarWidth + 0.5);
+  std::string bar(static_cast<size_t>(full), '#');
+  return bar.append(static_cast<size_t>(kBarWidth - full), '.');
+}
+
+std::string Percent(double share) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%3.0f %%", share * 100);
+  return text;
+}
+
+// "1.2 ms"; "-" when nothing was read.
+std::string Latency(double seconds) {
+  if (seconds <= 0) return "-";
+  char text[32];
+  if (seconds < 1e-3)
+    std::snprintf(text, sizeof text, "%.0f us", seconds * 1e6);
+  else if (seconds < 1)
+    std::snprintf(text, sizeof text, seconds < 10e-3 ? "%.1f ms" : "%.0f ms", seconds * 1e3);
+  else
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+  return text;
+}
+
+std::string Column(const std::string& text, int width, bool right = true) {
+  const auto length = static_cast<int>(text.size());
+  if (length > width) return Cat("~", std::string_view(text).substr(text.size() - static_cast<size_t>(width - 1)));
+  const std::string space(static_cast<size_t>(width - length), ' ');
+  return right ? Cat(space, text) : Cat(text, space);
+}
+
+struct DriveRow {
+  std::string name, rate, of_best, share, queue, p50, p99, note;
+};
+
+std::string Join(const DriveRow& row, const std::string& bar, int name_width) {
+  return Column(row.name, name_width, false) + " " + bar + " " + Column(row.rate, 9) + " " + Column(row.of_best, 6) +
+         " " + Column(row.share, 6) + " " + Column(row.queue, 8) + " " + Column(row.p50, 7) + " " + Column(row.p99, 7) +
+         " " + row.note;
+}
+
+std::string DriveNote(const DriveCounters& counters) {
+  std::string note;
+  if (counters.health == DriveHealth::kDegraded) note = "degraded";
+  if (counters.errors != 0)
+    note.append(note.empty() ? "" : ", ").append(std::to_string(counters.errors)).append(" errors");
+  if (counters.hung != 0) note.append(note.empty() ? "" : ", ").append(std::to_string(counters.hung)).append(" hung");
+  return note;
+}
+
+std::vector<std::string> DriveLines(const WatchSample& before, const WatchSample& now, double seconds, int name_width) {
+  const auto& then = before.snapshot.drive_counters;
+  const auto& counters = now.snapshot.drive_counters;
+  const auto delta = [&](size_t i) {
+    return static_cast<double>(Since(i < then.size() ? then[i].device_bytes : 0, counters[i].device_bytes));
+  };
+  double bytes = 0, best = 0, total = 0;
+  for (size_t i = 0; i < counters.size(); ++i) {
+    bytes += delta(i);
+    best += now.snapshot.drives[i].bytes_per_second;
+    total += static_cast<double>(counters[i].device_bytes);
+  }
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < counters.size(); ++i) {
+    const DriveCounters& c = counters[i];
+    const LatencyHistogram recent = i < then.size() ? c.latency.Since(then[i].latency) : c.latency;
+    const double rate = delta(i) / seconds;
+    const double limit = now.snapshot.drives[i].bytes_per_second;
+    DriveRow row;
+    row.name = now.snapshot.drives[i].name;
+    row.rate = FormatRate(rate);
+    row.of_best = limit > 0 ? Percent(rate / limit) : "";
+    row.share = total > 0 ? Percent(static_cast<double>(c.device_bytes) / total) : "";
+    row.queue = FormatBytes(c.queued_bytes + c.in_flight_bytes);
+    row.p50 = Latency(recent.Quantile(0.5));
+    row.p99 = Latency(recent.Quantile(0.99));
+    row.note = DriveNote(c);
+    // Without a measured limit the bar shows the drive's part of what all deliver.
+    lines.push_back(Join(row, Bar(limit > 0 ? rate / limit : bytes > 0 ? delta(i) / bytes : 0), name_width));
+  }
+  if (counters.size() > 1) {
+    DriveRow row;
+    row.name = "all drives";
+    row.rate = FormatRate(bytes / seconds);
+    row.of_best = best > 0 ? Percent(bytes / seconds / best) : "";
+    row.queue = FormatBytes(static_cast<uint64_t>(total));
+    row.note = "read in all";
+    lines.push_back(Join(row, std::string(kBarWidth, ' '), name_width));
+  }
+  return lines;
+}
+
+// Where the time of the steps went: waiting for experts, waiting for dense weights, computing.
+std::string TimeLine(const WatchSample& before, const WatchSample& now, double seconds) {
+  const auto& a = before.snapshot;
+  const auto& b = now.snapshot;
+  if (b.phase != Phase::kPrefill && b.phase != Phase::kDecode) return "time: -";
+  const double experts = std::clamp((b.cache.wait_seconds - a.cache.wait_seconds) / seconds, 0.0, 1.0);
+  const double dense = std::clamp((b.dense_wait_seconds - a.dense_wait_seconds) / seconds, 0.0, 1.0);
+  const double compute = std::max(0.0, 1 - experts - dense);
+  const uint64_t asked = b.cache.hits + b.cache.misses;
+  std::string line =
+      "time: experts " + Percent(experts) + ", dense " + Percent(dense) + ", computing " + Percent(compute);
+  line += "   cache: " + std::to_string(b.resident) + " of " + std::to_string(b.slots) + " slots";
+  if (asked > 0) line += ", hits " + Percent(static_cast<double>(b.cache.hits) / static_cast<double>(asked));
+  return line;
+}
+
+}  // namespace
+
+int WatchPanelRows(size_t drives) { return 4 + static_cast<int>(drives) + (drives > 1 ? 1 : 0); }
+
+std::vector<std::string> WatchPanel(const WatchSample& before, const WatchSample& now, int width) {
+  const double seconds = std::max(SecondsBetween(before.at_ns, now.at_ns), 1e-3);
+  const EngineMonitor::Snapshot& s = now.snapshot;
+  const double rate = static_cast<double>(Since(before.snapshot.io.device_bytes, s.io.device_bytes)) / seconds;
+  size_t longest = 10;
+  for (const DriveInfo& drive : s.drives) longest = std::max(longest, drive.name.size());
+  const int name_width = static_cast<int>(std::min<size_t>(longest, width > 120 ? 40 : 16));
+
+  std::vector<std::string> lines;
+  lines.emplace_back(static_cast<size_t>(std::max(width, 1)), '-');
+  const std::string status = StatusText(s, now.at_ns, rate);
+  lines.push_back(status.empty() ? "idle" : status);
+  lines.push_back(TimeLine(before, now, seconds));
+  lines.push_back(
+      Join({"drive", "now", "of", "share", "queue", "p50", "p99", ""}, std::string(kBarWidth, ' '), name_width));
+  for (std::string& line : DriveLines(before, now, seconds, name_width)) lines.push_back(std::move(line));
+  for (std::string& line : lines)
+    if (static_cast<int>(line.size()) > width) line.resize(static_cast<size_t>(std::max(width, 0)));
+  return lines;
+}
+
+}  // namespace deltafin
