@@ -79,6 +79,7 @@ class Ladder {
     DFIN_TRY(memory_, AlignedBuffer::Create(slot * static_cast<uint64_t>(options_.experts) * layers_in_memory));
     std::fill_n(memory_.data(), memory_.size(), std::byte{1});
     slot_ = slot;
+    asked_.assign(files_.size(), 0);
     DFIN_TRY_VOID(StartScheduler());
     return Measure();
   }
@@ -103,9 +104,12 @@ class Ladder {
     const size_t half = options_.ahead != 0 ? static_cast<size_t>(number % 2) : 0;
     for (int e = 0; e < options_.experts; ++e) {
       std::byte* at = memory_.data() + slot_ * (half * static_cast<size_t>(options_.experts) + static_cast<size_t>(e));
-      layer.records.push_back(options_.placement == "striped" ? Striped(at) : Mirrored(at, layer.drive_bytes));
+      // With read-ahead drives carry what they were asked for into the next layer.
+      std::vector<uint64_t>& asked = options_.ahead != 0 ? asked_ : layer.drive_bytes;
+      layer.records.push_back(options_.placement == "striped" ? Striped(at) : Mirrored(at, asked));
       for (const ReadPart& part : layer.records.back())
         layer.drive_bytes[static_cast<size_t>(part.drive)] += part.request.bytes;
+      for (const ReadPart& part : layer.records.back()) asked_[static_cast<size_t>(part.drive)] += part.request.bytes;
     }
     return layer;
   }
@@ -127,7 +131,7 @@ class Ladder {
     return parts;
   }
 
-  // The drive that would be through with this record first, given what this layer already asked of it.
+  // The drive that would be through with this record first, given what was already asked of it.
   std::vector<ReadPart> Mirrored(std::byte* at, const std::vector<uint64_t>& asked) {
     size_t best = 0;
     const auto finish = [&](size_t d) { return static_cast<double>(asked[d] + options_.record) / CutRates()[d]; };
@@ -220,6 +224,7 @@ class Ladder {
   uint64_t slot_ = 0;
   double barrier_seconds_ = 0;
   std::vector<double> drive_seconds_;
+  std::vector<uint64_t> asked_;  // of each drive, since the start
   // Last: its thread ends before what it writes to.
   std::unique_ptr<IoScheduler> scheduler_;
 };
