@@ -87,6 +87,18 @@ Status RemoveUnpublished(const DiskHook& hook, const std::string& folder, std::s
   return {};
 }
 
+bool NextData(int fd, uint64_t offset, uint64_t* begin, uint64_t* end) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || offset >= static_cast<uint64_t>(info.st_size)) return false;
+  const off_t data = lseek(fd, static_cast<off_t>(offset), SEEK_DATA);
+  if (data < 0 && errno == ENXIO) return false;
+  const off_t hole = data < 0 ? -1 : lseek(fd, data, SEEK_HOLE);
+  // A file system that does not tell holes: all of it is data.
+  *begin = data < 0 ? offset : static_cast<uint64_t>(data);
+  *end = hole < 0 ? static_cast<uint64_t>(info.st_size) : static_cast<uint64_t>(hole);
+  return true;
+}
+
 Result<DeviceSpace> SpaceOf(const std::string& folder) {
   struct stat info {};
   struct statvfs space {};

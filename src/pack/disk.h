@@ -46,6 +46,9 @@ Status RemoveFile(const DiskHook& hook, const std::string& path);
 // What a killed process left of files that it was publishing under names that begin with `prefix`.
 Status RemoveUnpublished(const DiskHook& hook, const std::string& folder, std::string_view prefix);
 
+// The first range at or after `offset` that is no hole; false at the end of the file.
+bool NextData(int fd, uint64_t offset, uint64_t* begin, uint64_t* end);
+
 struct DeviceSpace {
   uint64_t device = 0;  // equal numbers: the same file system
   uint64_t free_bytes = 0;

@@ -102,17 +102,4 @@ Status OutputFile::Sync() {
   return {};
 }
 
-bool OutputFile::NextData(uint64_t offset, uint64_t* begin, uint64_t* end) const {
-  struct stat info {};
-  if (fstat(fd_, &info) != 0 || offset >= static_cast<uint64_t>(info.st_size)) return false;
-  const auto at = static_cast<off_t>(offset);
-  const off_t data = lseek(fd_, at, SEEK_DATA);
-  if (data < 0 && errno == ENXIO) return false;
-  const off_t hole = data < 0 ? -1 : lseek(fd_, data, SEEK_HOLE);
-  // A file system that does not tell holes: all of it is data.
-  *begin = data < 0 ? offset : static_cast<uint64_t>(data);
-  *end = hole < 0 ? static_cast<uint64_t>(info.st_size) : static_cast<uint64_t>(hole);
-  return true;
-}
-
 }  // namespace deltafin

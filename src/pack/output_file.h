@@ -32,10 +32,6 @@ class OutputFile {
   Status SetSize(uint64_t bytes);
   // Returns when everything written is on the drive.
   Status Sync();
-  // Bytes that something was written to and that are not a hole, for the first such at or after `offset`: false at the
-  // end.
-  bool NextData(uint64_t offset, uint64_t* begin, uint64_t* end) const;
-
   const std::string& path() const { return path_; }
   bool direct() const { return direct_; }
 

@@ -1,9 +1,11 @@
 // verify: reads a whole expert set, or the experts in the shards, and names every record that is not what was written.
 //
-// Expert sets are checked against their checksums, padding and unused bytes included; second copies too. Shards have no
-// checksums of their own: they are checked for scales of 255, and against the expert set when there is one. Reads at
-// background priority, as fast as the drives deliver. Repair rewrites only bytes that are wrong, from the second copy
-// or the shards, and only when the source's own checksum is right. One call at a time.
+// Expert sets are checked against their checksums, padding and unused bytes included; second copies too, and every
+// drive's manifest and index. Shards have no checksums of their own: they are checked for scales of 255, and against
+// the expert set when there is one. Reads at background priority, as fast as the drives deliver. Repair rewrites only
+// bytes that are wrong, from the second copy or the shards, and only when the source's own checksum is right; what was
+// rewritten is read again. One call at a time. Errors: kNotFound (a drive of the set is not among the folders),
+// kInvalidArgument, kIo (nothing can be read at all), kCancelled.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include "base/cancel.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "pack/disk.h"
 
 namespace deltafin {
 
@@ -23,10 +26,11 @@ struct VerifyOptions {
   std::string state_folder;
   bool repair = false;
   std::string io = "auto";
+  DiskHook hook = {};  // tests
 };
 
 struct BadRecord {
-  ExpertKey key;
+  ExpertKey key{-1, -1};  // layer -1: a manifest or an index
   bool replica = false;
   std::string file;
   uint64_t offset = 0, bytes = 0;  // in that file
@@ -40,10 +44,14 @@ struct VerifyReport {
   uint64_t bytes = 0;
   uint64_t bad = 0, repaired = 0;
   double seconds = 0;
+  std::vector<std::string> notes;
 };
 
+using BadRecordFn = std::function<void(const BadRecord&)>;
+using VerifyProgressFn = std::function<void(uint64_t done, uint64_t total)>;
+
 // `on_bad` is called for each range that is bad, as it is found; `progress` with bytes done and in all.
-Result<VerifyReport> Verify(const VerifyOptions& options, const std::function<void(const BadRecord&)>& on_bad,
-                            const std::function<void(uint64_t done, uint64_t total)>& progress, CancelToken cancel);
+Result<VerifyReport> Verify(const VerifyOptions& options, const BadRecordFn& on_bad, const VerifyProgressFn& progress,
+                            CancelToken cancel);
 
 }  // namespace deltafin

@@ -1,0 +1,102 @@
+// `deltafin verify`: whether every expert is what it was, in an expert set or in the shards, and repair of a set.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "app/commands.h"
+#include "app/common_options.h"
+#include "app/exit_code.h"
+#include "app/interrupt.h"
+#include "app/terminal.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "checkpoint/expert_set.h"
+#include "pack/verify.h"
+
+namespace deltafin {
+namespace {
+
+struct VerifyCommandOptions {
+  VerifyOptions verify;
+  std::string state_dir;
+  bool shards = false, no_state = false, quiet = false;
+};
+
+std::string Line(const BadRecord& bad) {
+  std::string line;
+  if (bad.key.layer >= 0)
+    line = Cat("layer ", bad.key.layer, ", expert ", bad.key.expert, bad.replica ? ", second copy" : "", ": ");
+  line += Cat(bad.file, ", bytes ", bad.offset, " to ", bad.offset + std::max<uint64_t>(bad.bytes, 1) - 1, ": ",
+              bad.what);
+  if (bad.repaired)
+    line += ": repaired " + bad.repair_note;
+  else if (!bad.repair_note.empty())
+    line += ": not repaired: " + bad.repair_note;
+  return Printable(line) + "\n";
+}
+
+Result<VerifyOptions> ToVerifyOptions(const VerifyCommandOptions& o) {
+  VerifyOptions options = o.verify;
+  const auto refuse = [](const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); };
+  if (o.shards && !options.experts.empty()) return refuse("--shards and --experts: give one of them");
+  if (o.no_state && !o.state_dir.empty()) return refuse("--no-state and --state-dir: give one of them");
+  if (options.io != "auto" && options.io != "uring" && options.io != "pread")
+    return refuse("--io " + options.io + ": expected auto, uring or pread");
+  if (!o.no_state) options.state_folder = o.state_dir.empty() ? DefaultStateFolder() : o.state_dir;
+  if (!o.shards && options.experts.empty()) {
+    DFIN_TRY(options.experts, FindExpertFolders(options.model, options.state_folder));
+  }
+  return options;
+}
+
+Result<int> RunVerify(const VerifyCommandOptions& o) {
+  DFIN_TRY(const VerifyOptions options, ToVerifyOptions(o));
+  Terminal terminal;
+  const Interrupt interrupt;
+  const SteadyClock clock;
+  const int64_t start = clock.NowNs();
+  const int64_t period_ns = terminal.stderr_is_terminal() ? 500'000'000 : 10'000'000'000;
+  int64_t last = start;
+  const auto progress = [&](uint64_t done, uint64_t total) {
+    const int64_t now = clock.NowNs();
+    if (o.quiet || now - last < period_ns) return;
+    last = now;
+    const double rate = static_cast<double>(done) / SecondsBetween(start, now);
+    terminal.ShowStatus(Cat("verifying  ", FormatBytes(done), "/", FormatBytes(total), "  ", FormatRate(rate), "  ",
+                            FormatSeconds(static_cast<double>(total - std::min(done, total)) / rate), " left"));
+  };
+  const auto on_bad = [&](const BadRecord& bad) { terminal.Write(Line(bad)); };
+  Result<VerifyReport> report = Verify(options, on_bad, progress, interrupt.token());
+  terminal.EndLine();
+  if (!report) return Failure(std::move(report.error()));
+  DFIN_TRY_VOID(terminal.StdoutStatus());
+  for (const std::string& note : report->notes) terminal.WriteNote("deltafin: note: " + Printable(note) + "\n");
+  const uint64_t left = report->bad - report->repaired;
+  if (!o.quiet)
+    terminal.WriteNote(Cat(options.experts.empty() ? "shards: " : "expert set: ", report->records, " experts, ",
+                           FormatBytes(report->bytes), " in ", FormatSeconds(report->seconds), " (",
+                           FormatRate(static_cast<double>(report->bytes) / std::max(report->seconds, 1e-9)), "): ",
+                           report->bad == 0 ? std::string("all good")
+                                            : Cat(report->bad, " bad, ", report->repaired, " repaired"),
+                           "\n"));
+  return left == 0 ? kExitDone : kExitFaultsFound;
+}
+
+}  // namespace
+
+Command AddVerify(CLI::App& root) {
+  auto o = std::make_shared<VerifyCommandOptions>();
+  CLI::App* app = root.add_subcommand("verify", "Read every expert and name those that are damaged");
+  app->add_option("--model", o->verify.model, "Folder of the checkpoint")->required()->type_name("DIR");
+  app->add_option("--experts", o->verify.experts, "Folders of the expert set (default: as pack noted it; else shards)")
+      ->type_name("DIR");
+  app->add_flag("--shards", o->shards, "Verify the experts in the shards although there is an expert set");
+  app->add_flag("--repair", o->verify.repair, "Rewrite what is wrong, from second copies or the shards");
+  app->add_option("--io", o->verify.io, "Reading engine: auto, uring or pread");
+  app->add_option("--state-dir", o->state_dir, "Folder for what is kept between runs")->type_name("DIR");
+  app->add_flag("--no-state", o->no_state, "Keep nothing between runs");
+  app->add_flag("--quiet", o->quiet, "No progress and no summary on stderr");
+  return {app, [o] { return RunVerify(*o); }};
+}
+
+}  // namespace deltafin
