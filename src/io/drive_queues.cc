@@ -7,6 +7,8 @@ namespace {
 
 // Of a drive about which nothing is known, when it is compared with another: only until it has answered a few times.
 constexpr double kUnknownRate = 1e9;
+// A drive whose expected finish is so many times later than one's own is helped first.
+constexpr double kFarBehind = 1.1;
 
 }  // namespace
 
@@ -101,9 +103,13 @@ uint64_t DriveQueues::WaitingBytes(int32_t drive, int lowest) const {
 NextRead DriveQueues::Next(int32_t drive, int64_t now_ns) const {
   if (waiting_ == 0) return {};
   for (int priority = 0; priority < kIoPriorities; ++priority) {
-    NextRead next = NextOwn(drive, priority, now_ns);
-    if (next.retry == nullptr && next.part == nullptr) next = NextOfOthers(drive, priority, now_ns);
-    if (next.retry != nullptr || next.part != nullptr) return next;
+    const NextRead own = NextOwn(drive, priority, now_ns);
+    if (own.retry != nullptr) return own;
+    double longest = 0;
+    if (own.part != nullptr) longest = kFarBehind * SecondsUntil(drive, WaitingBytes(drive, priority), now_ns);
+    const NextRead of_others = NextOfOthers(drive, priority, longest, now_ns);
+    if (of_others.part != nullptr) return of_others;
+    if (own.part != nullptr) return own;
   }
   return {};
 }
@@ -142,10 +148,9 @@ NextRead DriveQueues::NextOwn(int32_t drive, int priority, int64_t now_ns) const
   return next;
 }
 
-NextRead DriveQueues::NextOfOthers(int32_t drive, int priority, int64_t now_ns) const {
+NextRead DriveQueues::NextOfOthers(int32_t drive, int priority, double longest, int64_t now_ns) const {
   if (!at(drive).good() || parts_with_copy_ == 0) return {};
   NextRead next;
-  double longest = 0;
   for (size_t other = 0; other < size(); ++other) {
     const DriveQueue::Parts& parts = drives_[other].parts[static_cast<size_t>(priority)][static_cast<size_t>(drive)];
     if (parts.list.empty() || !drives_[other].good()) continue;

@@ -5,8 +5,10 @@
 //   1. A drive takes its own oldest part, and those of degraded drives whose copy it holds. It leaves a part that has a
 //      copy where the holder is expected to have it sooner, its own queue included: a slow drive starts nothing that
 //      others would then have to wait for.
-//   2. With nothing of its own, it takes from the drive with the longest expected finish (bytes waiting and out, over
-//      the current rate) among those whose copies it holds, if the chunk is expected here before that finish.
+//   2. With nothing of its own, or where another is far behind, it takes from the drive with the longest expected finish
+//      (bytes waiting and out, over the current rate) among those whose copies it holds, if the chunk is expected here
+//      before that finish. Those far behind come first because later they may be the only work left, and this drive the
+//      only one that can do it.
 // So with the same numbers one of the two drives always takes a part; nothing waits for nobody.
 // Thread-compatible: under the scheduler's lock.
 #pragma once
@@ -106,7 +108,8 @@ class DriveQueues {
   uint64_t NextBytes(int32_t drive, const QueuedPart& part, int64_t now_ns) const;
   bool BetterAtHolder(int32_t drive, const QueuedPart& part, int64_t now_ns) const;
   NextRead NextOwn(int32_t drive, int priority, int64_t now_ns) const;
-  NextRead NextOfOthers(int32_t drive, int priority, int64_t now_ns) const;
+  // Of drives whose expected finish is later than in `longest` seconds.
+  NextRead NextOfOthers(int32_t drive, int priority, double longest, int64_t now_ns) const;
 
   const uint64_t fixed_chunk_bytes_, fixed_window_bytes_;  // 0 = from the rate
   std::vector<DriveQueue> drives_;
