@@ -32,6 +32,23 @@ void FakeIoEngine::SetFault(std::function<Status(const ReadRequest&)> fault) {
   fault_ = std::move(fault);
 }
 
+void FakeIoEngine::SetFaults(std::function<FakeFault(const ReadRequest&)> faults) {
+  const std::lock_guard lock(mutex_);
+  faults_ = std::move(faults);
+}
+
+void FakeIoEngine::ReleaseHung() {
+  const std::lock_guard lock(mutex_);
+  for (Pending& read : pending_) read.fault.hangs = false;
+  changed_.notify_all();
+}
+
+size_t FakeIoEngine::hung() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<size_t>(
+      std::count_if(pending_.begin(), pending_.end(), [](const Pending& read) { return read.fault.hangs; }));
+}
+
 void FakeIoEngine::Hold() {
   const std::lock_guard lock(mutex_);
   held_ = true;
@@ -62,7 +79,8 @@ void FakeIoEngine::Submit(uint64_t id, const ReadRequest& request) {
   const std::lock_guard lock(mutex_);
   DFIN_CHECK(static_cast<int>(pending_.size()) < options_.depth, "more reads submitted than the engine's depth");
   const auto delay_us = static_cast<int64_t>(random_() % static_cast<uint64_t>(options_.max_delay_us + 1));
-  pending_.push_back({id, request, SteadyClock().NowNs() + delay_us * 1000});
+  FakeFault fault = faults_ ? faults_(request) : FakeFault{};
+  pending_.push_back({id, request, SteadyClock().NowNs() + (delay_us + fault.delay_us) * 1000, std::move(fault)});
   submitted_.push_back(request);
   bytes_in_flight_ += Widened(request);
   most_bytes_in_flight_ = std::max(most_bytes_in_flight_, bytes_in_flight_);
@@ -78,6 +96,10 @@ size_t FakeIoEngine::Wait(std::span<IoCompletion> out, int64_t timeout_ns) {
     const int64_t now = SteadyClock().NowNs();
     int64_t next_due = std::min(give_up_ns, now + 1'000'000'000);
     for (size_t i = 0; i < pending_.size() && !held_ && count < out.size();) {
+      if (pending_[i].fault.hangs) {
+        ++i;
+        continue;
+      }
       if (pending_[i].due_ns > now) {
         next_due = std::min(next_due, pending_[i].due_ns);
         ++i;
@@ -97,14 +119,26 @@ void FakeIoEngine::Wake() {
   changed_.notify_all();
 }
 
-IoCompletion FakeIoEngine::Complete(const Pending& read) {
+IoCompletion FakeIoEngine::Complete(Pending& read) {
   IoCompletion completion;
   completion.id = read.id;
+  std::byte* wanted = read.request.destination + read.request.offset % read.request.file->alignment();
+  if (!read.fault.status) {
+    if (const uint64_t some = std::min(read.fault.delivered_bytes, read.request.bytes); some > 0) {
+      ReadRequest part = read.request;
+      part.bytes = some;
+      [[maybe_unused]] const Status transferred = Transfer(part, &completion.bytes_read);
+    }
+    completion.status = std::move(read.fault.status);
+    bytes_in_flight_ -= Widened(read.request);
+    return completion;
+  }
   if (fault_) completion.status = fault_(read.request);
   const double dice = static_cast<double>(random_() >> 11) * 0x1.0p-53;
   if (completion.status && dice < options_.eio_probability)
     completion.status = Fail(ErrorCode::kIo, "reading ", read.request.file->path(), ": ", std::strerror(EIO));
   if (completion.status) completion.status = Transfer(read.request, &completion.bytes_read);
+  if (completion.status && read.fault.flipped_byte >= 0) wanted[read.fault.flipped_byte] ^= std::byte{0x10};
   bytes_in_flight_ -= Widened(read.request);
   return completion;
 }

@@ -2,7 +2,8 @@
 //
 // Reads real files (through the file's descriptor), or contents in memory registered for a DirectFile. Each submitted
 // read becomes due after a random delay; Wait() takes a random one of those that are due. Reads can be held back as a
-// whole. Thread rule: Submit and Wait as for any engine; everything else from any thread, at any time.
+// whole; single ones can fail, hang, be slow or bring wrong bytes. Thread rule: Submit and Wait as for any engine;
+// everything else from any thread, at any time.
 #pragma once
 
 #include <condition_variable>
@@ -16,6 +17,15 @@
 #include "io/io_engine.h"
 
 namespace deltafin::test {
+
+// What happens to one read.
+struct FakeFault {
+  Status status = {};            // an error becomes its result
+  uint64_t delivered_bytes = 0;  // ... after so many wanted bytes were written to the destination
+  bool hangs = false;            // does not end before ReleaseHung()
+  int64_t delay_us = 0;          // ends so much later
+  int64_t flipped_byte = -1;     // of the wanted bytes: arrives with one bit wrong, without an error
+};
 
 struct FakeIoOptions {
   uint64_t seed = 1;
@@ -33,6 +43,11 @@ class FakeIoEngine final : public IoEngine {
   void SetContents(const DirectFile* file, std::vector<std::byte> contents);
   // Called for every read when it ends; an error becomes its result.
   void SetFault(std::function<Status(const ReadRequest&)> fault);
+  // Called for every read when it is submitted.
+  void SetFaults(std::function<FakeFault(const ReadRequest&)> faults);
+  // Reads that hang end, in the way their fault says.
+  void ReleaseHung();
+  size_t hung() const;
   // While held, no read ends.
   void Hold();
   void Release();
@@ -53,9 +68,10 @@ class FakeIoEngine final : public IoEngine {
     uint64_t id;
     ReadRequest request;
     int64_t due_ns;
+    FakeFault fault;
   };
 
-  IoCompletion Complete(const Pending& read);
+  IoCompletion Complete(Pending& read);
   Status Transfer(const ReadRequest& request, uint64_t* bytes_read);
 
   const FakeIoOptions options_;
@@ -64,6 +80,7 @@ class FakeIoEngine final : public IoEngine {
   std::mt19937_64 random_;
   std::map<const DirectFile*, std::vector<std::byte>> contents_;
   std::function<Status(const ReadRequest&)> fault_;
+  std::function<FakeFault(const ReadRequest&)> faults_;
   std::vector<Pending> pending_;
   std::vector<ReadRequest> submitted_;
   uint64_t bytes_in_flight_ = 0;
