@@ -133,6 +133,7 @@ Result<DriveTestFiles> DriveTestFiles::Own(const std::string& folder, const OwnF
   DFIN_TRY(DriveTestFiles files, Existing({own.path()}));
   own.Unname();
   DFIN_TRY(files.bytes_[0], Fill(own, options, clock, cancel));
+  ForgetPages(files.buffered_[0], 0, files.bytes_[0]);
   files.own_ = true;
   return files;
 }
