@@ -155,6 +155,20 @@ TEST_P(IoEngineTest, AWakeBeforeTheWaitIsNotLost) {
   }
 }
 
+TEST_P(IoEngineTest, AWaitWithATimeoutEndsWithoutAnAnswer) {
+  IoCompletion done[1];
+  EXPECT_EQ(engine_->Wait(done, 0), 0u);
+  EXPECT_EQ(engine_->Wait(done, 2'000'000), 0u);
+}
+
+TEST_P(IoEngineTest, AWaitWithALongTimeoutEndsWithTheAnswer) {
+  engine_->Submit(5, {&file_, 100, 5000, buffer_.data()});
+  IoCompletion done[1];
+  ASSERT_EQ(engine_->Wait(done, 600'000'000'000), 1u);
+  EXPECT_EQ(done[0].id, 5u);
+  EXPECT_TRUE(done[0].status);
+}
+
 TEST_P(IoEngineTest, ReadsInFlightEndBeforeTheEngineDoes) {
   for (uint64_t i = 0; i < 8; ++i)
     engine_->Submit(i, {&file_, i * 4096, 300'000, buffer_.data() + i * 400 * 1024 / 4096 * 4096});

@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <random>
 #include <set>
 #include <thread>
 
+#include "io/read_ends.h"
 #include "io/test_file.h"
 #include "support/fake_io_engine.h"
 #include "support/test_data.h"
@@ -17,6 +17,7 @@
 namespace deltafin {
 namespace {
 
+using test::Ends;
 using test::FakeIoEngine;
 using test::FakeIoOptions;
 using testing::ElementsAre;
@@ -24,49 +25,6 @@ using testing::HasSubstr;
 
 constexpr uint64_t kChunk = 64 * 1024;
 constexpr uint64_t kContents = 4 << 20;
-
-// Collects what callbacks report; lets a test wait for a number of them.
-class Ends {
- public:
-  IoScheduler::Done Expect(int id) {
-    return [this, id](Status status) {
-      const std::lock_guard lock(mutex_);
-      order_.push_back(id);
-      codes_.push_back(status ? "ok" : std::string(ToString(status.error().code())));
-      if (!status) last_message_ = status.error().message();
-      threads_.push_back(std::this_thread::get_id());
-      changed_.notify_all();
-    };
-  }
-  void WaitFor(size_t count) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return order_.size() >= count; });
-  }
-  std::vector<int> order() {
-    const std::lock_guard lock(mutex_);
-    return order_;
-  }
-  std::vector<std::string> codes() {
-    const std::lock_guard lock(mutex_);
-    return codes_;
-  }
-  std::vector<std::thread::id> threads() {
-    const std::lock_guard lock(mutex_);
-    return threads_;
-  }
-  std::string last_message() {
-    const std::lock_guard lock(mutex_);
-    return last_message_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<int> order_;
-  std::vector<std::string> codes_;
-  std::vector<std::thread::id> threads_;
-  std::string last_message_;
-};
 
 class IoSchedulerTest : public testing::Test {
  protected:
