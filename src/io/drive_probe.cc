@@ -15,7 +15,7 @@ namespace {
 constexpr double kCellTime = 1.0 / 40, kCompareTime = 1.0 / 20, kPairTime = 1.0 / 15, kTogetherTime = 1.0 / 6;
 constexpr double kCellBytes = 1.0 / 70, kCompareBytes = 1.0 / 4, kPairBytes = 1.0 / 6, kTogetherBytes = 1.0 / 6;
 // Direct and buffered reads take turns, since a shared drive changes from one second to the next.
-constexpr int kTurns = 2;
+constexpr int kTurns = 3;
 constexpr double kMuchCached = 0.1;
 constexpr uint64_t kNoByteLimit = ~uint64_t{0};
 
@@ -104,45 +104,45 @@ class Probe {
     const DriveSetting setting{best.block_bytes, best.depth};
     const CellLimits limits{options_.seconds * kCompareTime,
                             std::max(PartOf(*subject, kCompareBytes / (2 * kTurns)), 4 * setting.in_flight())};
-    StreamRate direct, buffered;
+    std::vector<StreamRate> direct, buffered;
+    bool buffered_always_wins = true;
     for (int turn = 0; turn < kTurns; ++turn) {
       Tell(report.folder, "direct");
       DFIN_TRY(const std::vector<StreamRate> rates, Read({Stream(subject, setting, true)}, limits));
-      Add(rates[0], &direct);
       Tell(report.folder, "buffered");
       const std::vector<UnreadSpans::Span> ahead = subject->spans.Ahead(limits.bytes);
       subject->files.Forget(ahead);
       report.cached_part = std::max(report.cached_part, subject->files.CachedPart(ahead));
       DFIN_TRY(const std::vector<StreamRate> through, Read({Stream(subject, setting, false)}, limits));
-      Add(through[0], &buffered);
       subject->files.Forget(ahead);
+      if (through[0].reads == 0) break;  // a short file is read through now
+      direct.push_back(rates[0]);
+      buffered.push_back(through[0]);
+      buffered_always_wins &= !PrefersDirect(rates[0].bytes_per_second, through[0].bytes_per_second, false);
     }
-    // Short files are used up by now; the grid's figure is what there is.
-    report.direct_bytes_per_second = direct.reads > 0 ? direct.bytes_per_second : best.bytes_per_second;
-    report.buffered_bytes_per_second = buffered.bytes_per_second;
+    // Without any turn the grid's figure is what there is.
+    if (direct.empty()) {
+      direct.push_back({1, 0, best.bytes_per_second, best.latency_p50_seconds, best.latency_p99_seconds});
+      buffered.push_back({});
+      buffered_always_wins = false;
+    }
+    report.direct_bytes_per_second = Median(direct).bytes_per_second;
+    report.buffered_bytes_per_second = Median(buffered).bytes_per_second;
     report.buffered_cached = report.cached_part > kMuchCached ||
                              LooksCached(report.direct_bytes_per_second, report.buffered_bytes_per_second);
-    Choose(setting, direct.reads > 0 ? direct : StreamRate{1, 0, 0, best.latency_p50_seconds, best.latency_p99_seconds},
-           buffered, &report);
+    const bool use_direct = report.buffered_cached || !buffered_always_wins;
+    Choose(setting, use_direct, Median(use_direct ? direct : buffered), &report);
     return {};
   }
 
-  // Means over turns; latencies are the worst of them.
-  static void Add(const StreamRate& turn, StreamRate* all) {
-    if (turn.reads == 0) return;
-    const double before = all->bytes_per_second > 0 ? static_cast<double>(all->bytes) / all->bytes_per_second : 0;
-    const double time = before + static_cast<double>(turn.bytes) / std::max(turn.bytes_per_second, 1.0);
-    all->reads += turn.reads;
-    all->bytes += turn.bytes;
-    all->bytes_per_second = static_cast<double>(all->bytes) / time;
-    all->latency_p50_seconds = std::max(all->latency_p50_seconds, turn.latency_p50_seconds);
-    all->latency_p99_seconds = std::max(all->latency_p99_seconds, turn.latency_p99_seconds);
+  // The turn with the middle rate.
+  static StreamRate Median(std::vector<StreamRate> turns) {
+    std::sort(turns.begin(), turns.end(),
+              [](const StreamRate& a, const StreamRate& b) { return a.bytes_per_second < b.bytes_per_second; });
+    return turns[turns.size() / 2];
   }
 
-  void Choose(const DriveSetting& setting, const StreamRate& direct, const StreamRate& buffered,
-              ProbedDrive* report) const {
-    const bool use_direct =
-        PrefersDirect(report->direct_bytes_per_second, report->buffered_bytes_per_second, report->buffered_cached);
+  static void Choose(const DriveSetting& setting, bool use_direct, const StreamRate& rate, ProbedDrive* report) {
     DriveProfile& profile = report->profile;
     profile.identity = report->drive.identity;
     profile.device = report->drive.device;
@@ -150,10 +150,10 @@ class Probe {
     profile.measured_unix_seconds = static_cast<int64_t>(std::time(nullptr));
     profile.block_bytes = setting.block_bytes;
     profile.depth = setting.depth;
-    profile.direct = use_direct;
-    profile.bytes_per_second = use_direct ? report->direct_bytes_per_second : report->buffered_bytes_per_second;
-    report->latency_p50_seconds = (use_direct ? direct : buffered).latency_p50_seconds;
-    report->latency_p99_seconds = (use_direct ? direct : buffered).latency_p99_seconds;
+    profile.direct = use_direct && report->direct_possible;
+    profile.bytes_per_second = rate.bytes_per_second;
+    report->latency_p50_seconds = rate.latency_p50_seconds;
+    report->latency_p99_seconds = rate.latency_p99_seconds;
   }
 
   Status MeasurePairs() {

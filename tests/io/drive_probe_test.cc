@@ -285,6 +285,15 @@ TEST_F(DriveProbeTest, AFileThatIsMissingOrTooSmallIsAReasonToSkip) {
   EXPECT_EQ(report->skipped[1].code, ErrorCode::kInvalidArgument);
 }
 
+TEST_F(DriveProbeTest, AFileThatIsSoonReadThroughStillGivesARate) {
+  const auto target = AddDrive({.direct_rate = 1e9, .buffered_rate = 1e9}, 2 * UnreadSpans::kRegion);
+  const Result<ProbeReport> report = Probe({target});
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_EQ(report->drives.size(), 1u);
+  EXPECT_GT(report->drives[0].profile.bytes_per_second, 1e8);
+  EXPECT_LE(report->drives[0].profile.bytes_per_second, 1.02e9);
+}
+
 TEST_F(DriveProbeTest, StopsWhenAsked) {
   const auto target = AddDrive({});
   simulated_.on_read = [&] {
