@@ -91,6 +91,8 @@ Result<int> RunDrives(const DrivesOptions& o) {
   const auto progress = [&](const std::string& what) {
     if (show) terminal.ShowStatus("measuring  " + Printable(what));
   };
+  if (!o.quiet && !show)
+    terminal.WriteNote(Cat("measuring ", choice.targets.size(), choice.targets.size() == 1 ? " drive\n" : " drives\n"));
   DFIN_TRY(ProbeReport report, ProbeDrives(choice.targets, options, progress, interrupt.token()));
   terminal.ClearStatus();
   report.skipped.insert(report.skipped.begin(), choice.skipped.begin(), choice.skipped.end());
