@@ -35,6 +35,7 @@ struct PackOptions {
   std::string io = "auto";
   // Written between two entries in the journal: at most this much is written again after an interruption.
   uint64_t batch_bytes = uint64_t{256} << 20;
+  uint64_t checksum_chunk = 0;  // of a new set; whole pages; 0: a sixteenth of a record, at most 1 MiB
   // Called for everything the user should know, as soon as it is known; the report has all of it too.
   std::function<void(const std::string&)> on_note = {};
   DiskHook hook = {};  // tests

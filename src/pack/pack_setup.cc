@@ -18,7 +18,7 @@ std::string LastPart(const std::string& path) { return path.substr(path.rfind('/
 Json Identity(const PackOptions& options, const PackSource& source, const std::vector<std::string>& folders) {
   Json identity;
   identity["work"] = "pack";
-  identity["model"] = ToHex(source.model_id);
+  identity["model"] = ToHex(source.fingerprint);
   identity["to"] = folders;
   identity["compact_scales"] = options.compact;
   identity["replicas"] = options.replica_bytes;
@@ -87,7 +87,7 @@ Result<std::optional<SetCandidate>> FindPublished(const std::vector<std::string>
   const auto refuse = [&](const auto&... parts) {
     return Fail(ErrorCode::kInvalidArgument, folders[0], ": the folders hold an expert set ", parts...);
   };
-  if (m.model_id != source.model_id) return refuse("of another model: give empty folders");
+  if (!source.MayBe(m.model_id)) return refuse("of another model: give empty folders");
   if (!IsComplete(found) || found.folders.size() != folders.size())
     return refuse(
         "over ", m.drives.size(), " drives, and ", folders.size(),
@@ -258,7 +258,7 @@ Result<PackSetup> PreparePack(const PackOptions& options, const PackSource& sour
       setup.notes.push_back(
           "the drives are not all measured, so all get equal shares: run `deltafin drives` first for "
           "shares that follow their speed");
-    setup.state = SetState::New(source, options.compact, drives);
+    setup.state = SetState::New(source, options.compact, options.checksum_chunk, drives);
   }
   const uint64_t generation = setup.state.manifest.generation;
   DFIN_TRY_VOID(CheckNothingInTheWay(setup.folders, published ? Cat(kPiecePrefix, generation, "-") : kPiecePrefix));

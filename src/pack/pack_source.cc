@@ -5,11 +5,28 @@
 
 #include "base/aligned_buffer.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/expert_model_id.h"
 #include "pack/set_files.h"
 
 namespace deltafin {
 
-Result<PackSource> PackSource::Open(const std::string& model, const std::string& state_folder, CancelToken cancel) {
+namespace {
+
+Result<uint64_t> ModelId(const Checkpoint& checkpoint, const std::string& io, CancelToken cancel) {
+  DFIN_TRY(std::unique_ptr<IoEngine> engine, CreateIoEngine({.kind = io}));
+  IoSchedulerOptions options;
+  options.drives = checkpoint.drives();
+  if (options.drives.empty()) options.drives = {{}};
+  IoScheduler scheduler(std::move(engine), std::move(options));
+  Result<uint64_t> id = ExpertModelId(checkpoint, scheduler, cancel);
+  if (!id && id.error().code() == ErrorCode::kNotFound) return 0;
+  return id;
+}
+
+}  // namespace
+
+Result<PackSource> PackSource::Open(const std::string& model, const std::string& state_folder, const std::string& io,
+                                    CancelToken cancel) {
   CheckpointOptions options;
   options.folder = model;
   options.index_cache_folder = state_folder;
@@ -19,7 +36,8 @@ Result<PackSource> PackSource::Open(const std::string& model, const std::string&
   PackSource source;
   source.folder = model;
   source.spec = checkpoint.spec();
-  source.model_id = checkpoint.fingerprint();
+  source.fingerprint = checkpoint.fingerprint();
+  DFIN_TRY(source.model_id, ModelId(checkpoint, io, cancel));
   for (int i = 0; i < checkpoint.shard_count(); ++i) source.shards.push_back(checkpoint.shard(i).path());
   for (uint32_t p = 0; p < source.positions(); ++p) {
     const ExpertKey key = source.Key(p);

@@ -27,11 +27,16 @@ struct SourceExpert {
 struct PackSource {
   std::string folder;
   ModelSpec spec;
-  uint64_t model_id = 0;
+  uint64_t fingerprint = 0;           // of the checkpoint: the same while shards arrive or give up their experts
+  uint64_t model_id = 0;              // ExpertModelId(); 0 while shards that it needs are missing
   std::vector<std::string> shards;    // paths
   std::vector<SourceExpert> experts;  // those that are there, by shard and offset
 
-  static Result<PackSource> Open(const std::string& model, const std::string& state_folder, CancelToken cancel);
+  static Result<PackSource> Open(const std::string& model, const std::string& state_folder, const std::string& io,
+                                 CancelToken cancel);
+
+  // Whether a set with this id may hold the experts of this model.
+  bool MayBe(uint64_t set_model_id) const { return model_id == 0 || set_model_id == 0 || model_id == set_model_id; }
 
   ExpertGeometry geometry() const { return ExpertGeometry(spec); }
   int64_t first_moe_layer() const { return static_cast<int64_t>(spec.layers.size()) - spec.num_moe_layers; }

@@ -32,7 +32,7 @@ void Packer::Tell(const std::string& phase) {
 }
 
 Status Packer::Prepare() {
-  DFIN_TRY(source_, PackSource::Open(options_.model, options_.state_folder, cancel_));
+  DFIN_TRY(source_, PackSource::Open(options_.model, options_.state_folder, options_.io, cancel_));
   if (options_.replica_bytes > 0 && options_.targets.size() < 2)
     return Fail(ErrorCode::kInvalidArgument,
                 "--replicas: expected at least two folders, since a second copy lies on "
@@ -58,7 +58,10 @@ Status Packer::Prepare() {
   progress_.bytes_total += missing * expected;
   if (progress_.records_total == 0)
     return Fail(ErrorCode::kNotFound, options_.model, ": expected shards with experts, got none yet");
-  work_to_publish_ = missing > 0 || setup_.journal.has_value() || !ChooseCopies().empty();
+  uint64_t& model_id = setup_.state.manifest.model_id;
+  const bool named = model_id == 0 && source_.model_id != 0;
+  if (named) model_id = source_.model_id;
+  work_to_publish_ = named || missing > 0 || setup_.journal.has_value() || !ChooseCopies().empty();
   return CheckSpaceLeft();
 }
 

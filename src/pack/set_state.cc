@@ -41,8 +41,8 @@ void AddMissingTables(SetState& state) {
   std::sort(tables.begin(), tables.end(), [](const auto& a, const auto& b) { return a.whole < b.whole; });
 }
 
-uint64_t SetId(const ExpertSetManifest& m) {
-  std::string text = Cat(m.model_id, " ", m.compact, " ", m.page, " ", m.checksum_chunk);
+uint64_t SetId(const ExpertSetManifest& m, uint64_t fingerprint) {
+  std::string text = Cat(fingerprint, " ", m.compact, " ", m.page, " ", m.checksum_chunk);
   for (const ExpertTable& table : m.tables)
     for (const ExpertPieceFile& piece : table.pieces)
       text += Cat(" ", table.whole, ":", piece.cut.drive, ":", piece.cut.begin, "-", piece.cut.end);
@@ -68,7 +68,8 @@ std::vector<ExpertPieceFile> SetState::NameFiles(const std::vector<CutPiece>& cu
   return files;
 }
 
-SetState SetState::New(const PackSource& source, bool compact, const std::vector<ExpertSetDrive>& drives) {
+SetState SetState::New(const PackSource& source, bool compact, uint64_t checksum_chunk,
+                       const std::vector<ExpertSetDrive>& drives) {
   SetState state;
   ExpertSetManifest& m = state.manifest;
   m.model_id = source.model_id;
@@ -80,8 +81,9 @@ SetState SetState::New(const PackSource& source, bool compact, const std::vector
   m.compact = compact;
   m.drives = drives;
   m.checksum_chunk = ChunkFor(AlignUp(static_cast<uint64_t>(source.geometry().record_bytes()), m.page), m.page);
+  if (checksum_chunk != 0) m.checksum_chunk = AlignUp(checksum_chunk, m.page);
   AddMissingTables(state);
-  m.set_id = SetId(m);
+  m.set_id = SetId(m, source.fingerprint);
   state.entries.resize(source.positions());
   state.chunks.resize(source.positions());
   return state;

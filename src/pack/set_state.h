@@ -21,7 +21,9 @@ struct SetState {
   std::vector<std::vector<uint64_t>> chunks;  // of each record
 
   // An empty set over drives of these rates (all 0: equal shares).
-  static SetState New(const PackSource& source, bool compact, const std::vector<ExpertSetDrive>& drives);
+  // `checksum_chunk` 0: chosen.
+  static SetState New(const PackSource& source, bool compact, uint64_t checksum_chunk,
+                      const std::vector<ExpertSetDrive>& drives);
   // The next generation of a published set.
   static SetState Extend(const ExpertSetManifest& manifest, const ExpertSetIndex& index);
   // What a journal's header keeps: manifest as ToText() gave it; the entries come from the published set, if any.

@@ -124,8 +124,8 @@ Result<bool> SetVerifier::Open() {
   }
   index_ = std::move(*index);
   DFIN_TRY(set_, SetFiles::Open(found_.manifest, found_.folders));
-  if (Result<PackSource> source = PackSource::Open(options_.model, options_.state_folder, cancel_)) {
-    if (source->model_id == found_.manifest.model_id)
+  if (Result<PackSource> source = PackSource::Open(options_.model, options_.state_folder, options_.io, cancel_)) {
+    if (source->MayBe(found_.manifest.model_id))
       source_ = std::move(*source);
     else
       report_.notes.push_back("the set was packed from another model than " + options_.model +

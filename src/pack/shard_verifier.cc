@@ -49,7 +49,7 @@ class ShardVerifier {
 };
 
 Status ShardVerifier::Open() {
-  DFIN_TRY(source_, PackSource::Open(options_.model, options_.state_folder, cancel_));
+  DFIN_TRY(source_, PackSource::Open(options_.model, options_.state_folder, options_.io, cancel_));
   record_bytes_ = static_cast<uint64_t>(source_.geometry().record_bytes());
   for (const std::string& path : source_.shards) {
     DFIN_TRY(DirectFile file, DirectFile::Open(path));
@@ -74,7 +74,7 @@ void ShardVerifier::OpenSet() {
     report_.notes.push_back("the shards are not compared with the expert set: " + index.error().message());
     return;
   }
-  if (found->manifest.model_id != source_.model_id) return;
+  if (!source_.MayBe(found->manifest.model_id)) return;
   manifest_ = std::move(found->manifest);
   index_ = std::move(*index);
   packed_bytes_ = AlignUp(PackedRecordBytes(source_.geometry(), 3), manifest_->page);
