@@ -148,6 +148,14 @@ void RemoveOldest(const std::string& folder) {
   for (size_t i = 0; i < files.size() - kMaxDriveProfiles; ++i) fs::remove(files[i].second, failed);
 }
 
+// A folder that is yet to be made will lie on the drive of the nearest one above it.
+std::string NearestFolder(const std::string& folder) {
+  std::error_code failed;
+  fs::path path = fs::absolute(folder, failed);
+  while (!failed && !fs::exists(path, failed) && path.has_relative_path()) path = path.parent_path();
+  return path.string();
+}
+
 // What the drive delivered together with exactly `others`; 0 when that was not measured.
 double TogetherRate(const DriveProfile& profile, const std::set<std::string>& others) {
   for (const DriveProfile::Together& together : profile.together)
@@ -264,7 +272,7 @@ std::vector<double> ProfiledRates(const std::string& state_folder, const std::ve
   std::vector<std::string> identities;
   std::map<std::string, int> sharing;  // folders a drive
   for (const std::string& folder : folders) {
-    const Result<std::string> identity = DriveIdentity(folder);
+    const Result<std::string> identity = DriveIdentity(NearestFolder(folder));
     identities.push_back(identity ? *identity : "");
     ++sharing[identities.back()];
   }

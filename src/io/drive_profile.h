@@ -55,7 +55,8 @@ std::optional<DriveProfile> LoadDriveProfile(const std::string& state_folder, co
 inline constexpr size_t kMaxDriveProfiles = 64;
 Status StoreDriveProfile(const std::string& state_folder, const DriveProfile& profile);
 // Measured rates of `folders`, for shares: what each delivered when all were read together, if that was measured, else
-// alone; 0 where there is no profile. Folders on one drive get equal parts of its rate.
+// alone; 0 where there is no profile. Folders on one drive get equal parts of its rate; one that is yet to be made
+// counts as on the drive of the nearest folder above it.
 std::vector<double> ProfiledRates(const std::string& state_folder, const std::vector<std::string>& folders);
 
 }  // namespace deltafin

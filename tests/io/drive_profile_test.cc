@@ -194,9 +194,11 @@ TEST_F(ProfiledRatesTest, OfFoldersOnOneDriveAreItsParts) {
   EXPECT_EQ(Rates({state_, state_}), (std::vector<double>{2e9, 2e9}));
 }
 
-TEST_F(ProfiledRatesTest, OfAMissingFolderAreZero) {
-  Store(here_, 4e9);
-  EXPECT_EQ(Rates({state_, state_ + "/missing"}), (std::vector<double>{4e9, 0}));
+TEST_F(ProfiledRatesTest, OfAFolderThatIsYetToBeMadeAreThoseOfItsDrive) {
+  Store(here_, 4e9, {{{there_}, 3e9}});
+  Store(there_, 2e9, {{{here_}, 1e9}});
+  EXPECT_EQ(Rates({state_ + "/new/set", "/dev/new"}), (std::vector<double>{3e9, 1e9}));
+  EXPECT_FALSE(std::filesystem::exists(state_ + "/new"));
 }
 
 }  // namespace
