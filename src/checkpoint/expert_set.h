@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -84,6 +85,8 @@ struct ExpertSetPointer {
   uint64_t set_id = 0;
   std::vector<std::string> folders;  // absolute
 };
+// Pure. kCorrupt, kUnsupported.
+Result<ExpertSetPointer> ParseExpertPointer(std::string_view text, const std::string& what);
 // Empty vector when there is none. kCorrupt when one is there and unreadable.
 Result<std::vector<std::string>> FindExpertFolders(const std::string& model_folder, const std::string& state_folder);
 // Into the model folder if that can be written, else into the state folder; the path it wrote.

@@ -42,12 +42,19 @@ std::string ToText(const std::string& model_folder, const ExpertSetPointer& poin
   return DumpJson(json) + "\n";
 }
 
-Result<ExpertSetPointer> FromText(std::string_view text, const std::string& path) {
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
+}
+
+}  // namespace
+
+Result<ExpertSetPointer> ParseExpertPointer(std::string_view text, const std::string& what) {
   const auto corrupt = [&](std::string_view expected) {
-    return Fail(ErrorCode::kCorrupt, path, ": expected ", expected, ", got something else: delete it and name the ",
+    return Fail(ErrorCode::kCorrupt, what, ": expected ", expected, ", got something else: delete it and name the ",
                 "folders with --experts");
   };
-  DFIN_TRY(const Json json, ParseJson(text, path));
+  DFIN_TRY(const Json json, ParseJson(text, what));
   if (!json.is_object()) return corrupt("a JSON object");
   const auto text_of = [&](const char* key) {
     const auto it = json.find(key);
@@ -57,7 +64,7 @@ Result<ExpertSetPointer> FromText(std::string_view text, const std::string& path
   const auto version = json.find("version");
   if (version == json.end() || !version->is_number_unsigned()) return corrupt("a version");
   if (version->get<uint64_t>() != kVersion)
-    return Fail(ErrorCode::kUnsupported, path, ": version: expected ", kVersion, ", got ", version->get<uint64_t>(),
+    return Fail(ErrorCode::kUnsupported, what, ": version: expected ", kVersion, ", got ", version->get<uint64_t>(),
                 ": written by a newer deltafin; use that one");
   ExpertSetPointer pointer;
   const std::optional<uint64_t> set_id = FromHex(text_of("set_id"));
@@ -74,13 +81,6 @@ Result<ExpertSetPointer> FromText(std::string_view text, const std::string& path
   return pointer;
 }
 
-bool Exists(const std::string& path) {
-  std::error_code error;
-  return fs::symlink_status(path, error).type() != fs::file_type::not_found;
-}
-
-}  // namespace
-
 Result<std::vector<std::string>> FindExpertFolders(const std::string& model_folder, const std::string& state_folder) {
   std::vector<std::string> paths = {model_folder + "/" + kExpertPointerName};
   if (!state_folder.empty()) paths.push_back(PathInState(model_folder, state_folder));
@@ -88,7 +88,7 @@ Result<std::vector<std::string>> FindExpertFolders(const std::string& model_fold
     Result<std::string> text = ReadWholeFile(path, kMaxBytes);
     if (!text && text.error().code() == ErrorCode::kNotFound) continue;
     if (!text) return Fail(ErrorCode::kCorrupt, path, ": cannot be read: ", text.error().message());
-    DFIN_TRY(ExpertSetPointer pointer, FromText(*text, path));
+    DFIN_TRY(ExpertSetPointer pointer, ParseExpertPointer(*text, path));
     return std::move(pointer.folders);
   }
   return std::vector<std::string>();

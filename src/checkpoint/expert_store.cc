@@ -75,10 +75,18 @@ void ExpertStore::Finish(Request* request, Status status) {
     request->done(FailWith(std::move(status), NameOf(request->key)));
     return;
   }
-  if (!status) return Conclude(request, FailWith(std::move(status), NameOf(request->key)));
+  if (!status) {
+    // A drive fails while second copies are kept out.
+    const bool may_go_on = request->attempt == Try::kAgain && status.error().code() == ErrorCode::kIo;
+    if (may_go_on && TryAgain(request, true)) return;
+    return Conclude(request, FailWith(std::move(status), NameOf(request->key)));
+  }
   Wrong wrong;
   Result<ExpertWeights> result = Examine(*request, wrong);
-  if (!result && TryAgain(request, wrong)) return;
+  if (!result) {
+    request->wrong = std::move(wrong.ranges);
+    if (TryAgain(request, false)) return;
+  }
   Conclude(request, std::move(result));
 }
 
@@ -97,14 +105,23 @@ Result<ExpertWeights> ExpertStore::Examine(const Request& request, Wrong& wrong)
     std::string where;
     for (const RecordRange& range : wrong.ranges) where += (where.empty() ? "" : "; ") + locator_->Where(key, range);
     wrong.what = ": " + where +
-                 ": expected the bytes that were packed, got others (the checksum differs): the drive returns "
-                 "damaged data: run `deltafin verify --repair`";
+                 Cat(": expected the bytes that were packed, got others (the checksum differs",
+                     request.attempt == Try::kFromCopies ? ", in the second copy too" : "",
+                     "): the drive returns damaged data: run `deltafin verify --repair`");
   }
   mismatched_.fetch_add(1, std::memory_order_relaxed);
   return Fail(ErrorCode::kCorrupt, NameOf(key), wrong.what);
 }
 
-bool ExpertStore::TryAgain(Request* request, const Wrong& wrong) {
+// What a try brings must not depend on which copy the scheduler takes, or the next one would avoid the wrong one.
+// Drives that are degraded keep their second way.
+void ExpertStore::KeepToOneCopy(std::span<ReadPart> parts) const {
+  const std::vector<DriveCounters> drives = io_.drive_counters();
+  for (ReadPart& part : parts)
+    if (drives[static_cast<size_t>(part.drive)].health == DriveHealth::kGood) part.copy = {};
+}
+
+bool ExpertStore::TryAgain(Request* request, bool any_copy) {
   std::array<ReadPart, IoScheduler::kMaxParts> parts;
   size_t count = 0;
   if (request->attempt == Try::kFirst) {
@@ -112,9 +129,10 @@ bool ExpertStore::TryAgain(Request* request, const Wrong& wrong) {
     count = locator_->Parts(request->key, request->slot, parts);
   } else if (request->attempt == Try::kAgain) {
     request->attempt = Try::kFromCopies;
-    count = locator_->PartsAvoiding(request->key, request->slot, wrong.ranges, parts);
+    count = locator_->PartsAvoiding(request->key, request->slot, request->wrong, parts);
   }
   if (count == 0) return false;
+  if (!any_copy) KeepToOneCopy(std::span(parts).first(count));
   Start(request, std::span(parts).first(count));
   return true;
 }

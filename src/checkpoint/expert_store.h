@@ -2,11 +2,11 @@
 //
 // Where experts lie is the locator's business (checkpoint/expert_locator.h). Failed and hung reads are tried again by
 // the I/O scheduler; this tries again when the bytes that came are wrong: with `verify_reads` a record whose checksum
-// differs (expert sets only), always a scale byte of 255. Such a read is repeated once, then the parts with wrong bytes
-// come from their second copies, then it is kCorrupt. The scheduler outlives the store; the destructor waits for reads
-// in flight. Thread-safe. Nothing is allocated per fetch while no more than `expected_in_flight` are in flight. Errors:
-// those of the read, and kCorrupt; all name layer and expert, file and bytes (the file's path begins with its drive's
-// folder).
+// differs (expert sets only), always a scale byte of 255. Such a record is read again, from the first copies alone;
+// then the parts that were wrong come from their second copies; then it is kCorrupt. The scheduler outlives the store;
+// the destructor waits for reads in flight. Thread-safe. Nothing is allocated per fetch while no more than
+// `expected_in_flight` are in flight. Errors: those of the read, and kCorrupt; all name layer and expert, file and
+// bytes (the file's path begins with its drive's folder).
 #pragma once
 
 #include <atomic>
@@ -70,7 +70,8 @@ class ExpertStore final : public ExpertSource {
     IoPriority priority = IoPriority::kDemand;
     IoTag tag = 0;
     Try attempt = Try::kFirst;
-    bool expired = false;  // `done` was called with kDeadline; the slot is not free yet
+    bool expired = false;                 // `done` was called with kDeadline; the slot is not free yet
+    std::vector<RecordRange> wrong = {};  // of the latest try that brought wrong bytes
     Done done;
   };
   // Bytes that came and are not those that should have.
@@ -83,7 +84,8 @@ class ExpertStore final : public ExpertSource {
   void Start(Request* request, std::span<const ReadPart> parts);
   void Finish(Request* request, Status status);
   Result<ExpertWeights> Examine(const Request& request, Wrong& wrong);
-  bool TryAgain(Request* request, const Wrong& wrong);
+  bool TryAgain(Request* request, bool any_copy);
+  void KeepToOneCopy(std::span<ReadPart> parts) const;
   void Conclude(Request* request, Result<ExpertWeights> result);
   Wrong FindWrongScale(ExpertKey key, const ExpertWeights& weights) const;
 
