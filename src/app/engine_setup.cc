@@ -12,8 +12,7 @@ EngineSetup::EngineSetup(int end_after)
 
 EngineSetup::~EngineSetup() {
   StopProgress();
-  // The drive may never answer; the process is about to end, and the system takes the memory back when it can.
-  if (engine != nullptr && engine->hangs()) (void)engine.release();
+  Engine::LetGo(std::move(engine));
 }
 
 void EngineSetup::StopViews() {

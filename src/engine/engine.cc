@@ -1,12 +1,13 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/machine.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
 #include "cache/eviction_policy.h"
-#include "checkpoint/expert_store.h"
+#include "engine/weight_files.h"
 
 namespace deltafin {
 namespace {
@@ -14,25 +15,21 @@ namespace {
 // Request tables, ring and thread stacks of the readers.
 constexpr uint64_t kIoBytes = 4u << 20;
 
-void WarnAboutBufferedFiles(const Checkpoint& checkpoint, Logger& logger) {
-  for (int i = 0; i < checkpoint.shard_count(); ++i) {
-    if (!checkpoint.shard(i).buffered()) continue;
-    logger.Warn(Cat(checkpoint.shard(i).path(),
-                    ": the file system refuses direct reads, so the page cache is used: "
-                    "slower, and its memory is not in the plan"));
-    return;
-  }
-}
+// Reads in flight at once that the readers have room for.
+constexpr int kLeastDepth = 64;
+constexpr int kDepthPerDrive = 32;
 
 }  // namespace
 
 struct Engine::Parts {
   EngineMonitor* monitor = nullptr;
   SteadyClock clock;
-  std::unique_ptr<Checkpoint> checkpoint;
+  WeightFiles files;
   MemoryPlan plan;
   std::unique_ptr<Backend> backend;
   int threads = 1;
+  std::mutex logger_mutex;
+  Logger* logger = nullptr;  // null once nobody listens
   std::unique_ptr<IoScheduler> io;
   std::unique_ptr<TensorStore> dense;
   std::unique_ptr<ExpertStore> store;
@@ -49,65 +46,76 @@ struct Engine::Parts {
     if (usage != nullptr && usage->total() > 0 && !usage_folder.empty()) (void)usage->Save(usage_folder);
   }
 
-  Status OpenCheckpoint(const EngineOptions& options, const EngineContext& context);
+  const ModelSpec& spec() const { return files.checkpoint->spec(); }
+  Status OpenFiles(const EngineOptions& options, const EngineContext& context);
   Status StartReaders(const EngineOptions& options, const EngineContext& context);
-  Status MakePlan(const EngineOptions& options, Logger& logger);
+  void WarnDegraded(int32_t drive, const std::string& reason);
+  Status MakePlan(const EngineOptions& options, Logger& warnings);
   Status Load(const EngineContext& context);
   uint64_t ResidentPayload() const;
 };
 
-Status Engine::Parts::OpenCheckpoint(const EngineOptions& options, const EngineContext& context) {
+Status Engine::Parts::OpenFiles(const EngineOptions& options, const EngineContext& context) {
   monitor->Enter(Phase::kOpen, 0, clock.NowNs());
   const auto progress = [this](uint64_t done, uint64_t total) {
     monitor->SetTotal(total);
     monitor->SetDone(done);
   };
-  DFIN_TRY(Checkpoint opened, Checkpoint::Open({.folder = options.model,
-                                                .index_cache_folder = options.state_dir,
-                                                .cancel = context.cancel,
-                                                .progress = progress}));
-  checkpoint = std::make_unique<Checkpoint>(std::move(opened));
-  if (!checkpoint->index_cache_note().empty()) context.logger.WarnOnce(checkpoint->index_cache_note());
-  monitor->SetLayers(static_cast<int32_t>(checkpoint->spec().layers.size()));
+  DFIN_TRY(files, WeightFiles::Open(options, context.logger, context.cancel, progress));
+  monitor->SetLayers(static_cast<int32_t>(spec().layers.size()));
   return {};
 }
 
 Status Engine::Parts::StartReaders(const EngineOptions& options, const EngineContext& context) {
-  WarnAboutBufferedFiles(*checkpoint, context.logger);
   std::unique_ptr<IoEngine> engine;
   if (context.io_engine) {
     DFIN_TRY(engine, context.io_engine());
   } else {
     std::string note;
-    DFIN_TRY(engine, CreateIoEngine({.kind = options.io}, &note));
+    const auto drives = static_cast<int>(files.drives.size());
+    DFIN_TRY(engine,
+             CreateIoEngine({.kind = options.io, .depth = std::max(kLeastDepth, kDepthPerDrive * drives)}, &note));
     if (!note.empty()) context.logger.WarnOnce(note);
   }
-  io = std::make_unique<IoScheduler>(std::move(engine), IoSchedulerOptions{});
+  logger = &context.logger;
+  IoSchedulerOptions io_options;
+  io_options.drives = files.drives;
+  io_options.on_degraded = [this](int32_t drive, const std::string& reason) { WarnDegraded(drive, reason); };
+  if (context.tune_io) context.tune_io(io_options);
+  io = std::make_unique<IoScheduler>(std::move(engine), std::move(io_options));
   monitor->SetSources(io.get(), nullptr);
-  store = std::make_unique<ExpertStore>(*checkpoint, *io);
-  return {};
+  store = files.MakeStore(*io, options.verify_reads);
+  return files.CheckSet(*io, context.cancel);
 }
 
-Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& logger) {
-  const ModelSpec& spec = checkpoint->spec();
+void Engine::Parts::WarnDegraded(int32_t drive, const std::string& reason) {
+  const std::lock_guard lock(logger_mutex);
+  if (logger == nullptr) return;
+  logger->Warn(Cat("drive ", files.drives[static_cast<size_t>(drive)].name, " is degraded (", reason,
+                   "): what other drives hold copies of is read from them until the end of this run"));
+}
+
+Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& warnings) {
+  const ModelSpec& spec = files.checkpoint->spec();
   MemoryFacts facts;
   facts.available = AvailableMemoryBytes();
   const uint64_t resident = ResidentBytes();
   facts.program = resident - std::min(resident, options.tokenizer_bytes);
   facts.slot_bytes = ExpertCache::SlotBytes(*store);
-  facts.unit_bytes = TensorStore::UnitBytes(*checkpoint);
-  facts.embedding_bytes = TensorStore::EmbeddingBytes(*checkpoint);
+  facts.floor_slots = ExpertCache::Floor(spec.num_experts_per_token, files.copies());
+  facts.unit_bytes = TensorStore::UnitBytes(*files.checkpoint);
+  facts.embedding_bytes = TensorStore::EmbeddingBytes(*files.checkpoint);
   facts.io_bytes = kIoBytes;
   facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(WorkspaceFor(spec, rows)); };
   DFIN_TRY(plan, MemoryPlan::Make(options, spec, facts));
   if (options.memory && *options.memory > facts.available)
-    logger.Warn(Cat("--memory ", FormatBytes(*options.memory), " is more than the ", FormatBytes(facts.available),
-                    " that are available: expect swapping, or an end by the system"));
+    warnings.Warn(Cat("--memory ", FormatBytes(*options.memory), " is more than the ", FormatBytes(facts.available),
+                      " that are available: expect swapping, or an end by the system"));
   return {};
 }
 
 Status Engine::Parts::Load(const EngineContext& context) {
-  const ModelSpec& spec = checkpoint->spec();
+  const ModelSpec& spec = files.checkpoint->spec();
   DFIN_TRY_VOID(backend->Reserve(WorkspaceFor(spec, plan.chunk)));
   DFIN_TRY(Activations activations, Activations::Create(spec, plan.chunk));
   monitor->Enter(Phase::kLoad, plan.resident_dense_bytes, clock.NowNs());
@@ -115,9 +123,9 @@ Status Engine::Parts::Load(const EngineContext& context) {
     monitor->SetTotal(total);
     monitor->SetDone(done);
   };
-  DFIN_TRY(dense, TensorStore::Create(*checkpoint, *io, plan.residency, progress, context.cancel));
+  DFIN_TRY(dense, TensorStore::Create(*files.checkpoint, *io, plan.residency, progress, context.cancel));
   usage = std::make_unique<ExpertUsage>(static_cast<int64_t>(spec.layers.size()), spec.num_experts,
-                                        checkpoint->fingerprint());
+                                        files.checkpoint->fingerprint());
   if (!usage_folder.empty()) (void)usage->Load(usage_folder);
   DFIN_TRY(cache, ExpertCache::Create(
                       *store, {.slots = plan.expert_slots, .max_batch = spec.num_experts, .usage = usage.get()},
@@ -135,15 +143,15 @@ Status Engine::Parts::Load(const EngineContext& context) {
 // Without the widening of reads to whole blocks.
 uint64_t Engine::Parts::ResidentPayload() const {
   uint64_t bytes = 0;
-  const auto layers = static_cast<int>(checkpoint->spec().layers.size());
+  const auto layers = static_cast<int>(files.checkpoint->spec().layers.size());
   for (int l = 0; l < layers; ++l) {
     if (!plan.residency.resident[static_cast<size_t>(l)]) continue;
-    for (const std::string& name : checkpoint->DenseNames(l)) bytes += checkpoint->Dense(name).bytes;
+    for (const std::string& name : files.checkpoint->DenseNames(l)) bytes += files.checkpoint->Dense(name).bytes;
   }
-  for (const std::string& name : checkpoint->DenseNames(-1)) {
+  for (const std::string& name : files.checkpoint->DenseNames(-1)) {
     const bool is_embedding = name == "language_model.model.embed_tokens.weight";
     if (is_embedding ? plan.residency.embedding_resident : plan.residency.resident.back())
-      bytes += checkpoint->Dense(name).bytes;
+      bytes += files.checkpoint->Dense(name).bytes;
   }
   return bytes;
 }
@@ -157,10 +165,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, con
   DFIN_TRY(parts->backend,
            CreateBackend(context.backends, {.device = options.device, .isa = options.isa, .threads = parts->threads}));
   parts->usage_folder = options.state_dir;
-  DFIN_TRY_VOID(parts->OpenCheckpoint(options, context));
+  DFIN_TRY_VOID(parts->OpenFiles(options, context));
   DFIN_TRY_VOID(parts->StartReaders(options, context));
   DFIN_TRY_VOID(parts->MakePlan(options, context.logger));
-  if (context.on_plan) DFIN_TRY_VOID(context.on_plan(parts->checkpoint->spec(), parts->plan));
+  if (context.on_plan) DFIN_TRY_VOID(context.on_plan(parts->files.checkpoint->spec(), parts->plan));
   DFIN_TRY_VOID(parts->Load(context));
   return std::unique_ptr<Engine>(new Engine(std::move(parts)));
 }
@@ -204,8 +212,8 @@ EngineCounters EngineCounters::Since(const EngineCounters& earlier) const {
 Engine::Engine(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 Engine::~Engine() = default;
 
-const ModelSpec& Engine::spec() const { return parts_->checkpoint->spec(); }
-const Checkpoint& Engine::checkpoint() const { return *parts_->checkpoint; }
+const ModelSpec& Engine::spec() const { return parts_->files.checkpoint->spec(); }
+const Checkpoint& Engine::checkpoint() const { return *parts_->files.checkpoint; }
 const MemoryPlan& Engine::plan() const { return parts_->plan; }
 
 std::string Engine::Describe() const {
@@ -256,6 +264,17 @@ std::vector<DriveReport> Engine::drives() const {
 
 bool Engine::hangs() const { return parts_->cache->hung() > 0; }
 
+void Engine::LetGo(std::unique_ptr<Engine> engine) {
+  if (engine == nullptr || !engine->hangs()) return;
+  Parts& parts = *engine->parts_;
+  {
+    const std::lock_guard lock(parts.logger_mutex);
+    parts.logger = nullptr;
+  }
+  parts.monitor->SetSources(nullptr, nullptr);
+  (void)engine.release();
+}
+
 EngineCounters Engine::counters() const {
   const ExpertCacheCounters& c = parts_->cache->counters();
   EngineCounters out;
@@ -267,6 +286,9 @@ EngineCounters Engine::counters() const {
   out.dense_bytes_streamed = parts_->dense->streamed_bytes();
   out.cache_hits = c.hits;
   out.cache_misses = c.misses;
+  const ExpertStoreCounters reads = parts_->store->counters();
+  out.reads_verified = reads.verified;
+  out.reads_mismatched = reads.mismatched;
   out.expert_wait_seconds = c.wait_seconds;
   out.dense_wait_seconds = parts_->dense->wait_seconds();
   out.io = parts_->io->counters();

@@ -36,6 +36,8 @@ struct EngineContext {
   std::function<Status(const ModelSpec&, const MemoryPlan&)> on_plan;
   // Replaces the I/O engine that the options name. For tests.
   std::function<Result<std::unique_ptr<IoEngine>>()> io_engine;
+  // Changes the scheduler's options (chunks, window, hang limits) before it starts. For tests and benchmarks.
+  std::function<void(IoSchedulerOptions&)> tune_io = {};
 };
 
 struct EngineCounters {
@@ -92,6 +94,8 @@ class Engine {
   std::vector<DriveReport> drives() const;
   // A drive still holds memory of this engine: destroying it would wait for that drive.
   bool hangs() const;
+  // For the end of a process: destroys the engine, or, when it hangs, gives it up with its memory, silenced.
+  static void LetGo(std::unique_ptr<Engine> engine);
 
  private:
   struct Parts;

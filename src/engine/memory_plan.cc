@@ -61,7 +61,8 @@ class Planner {
     const uint64_t floor = static_cast<uint64_t>(FloorSlots()) * facts_.slot_bytes;
     if (*options_.expert_cache >= floor) return {};
     return Fail(ErrorCode::kOutOfMemory, "--expert-cache ", FormatBytes(*options_.expert_cache), ": expected at least ",
-                FloorSize(floor), ", one slot for each of a token's ", FloorSlots(), " experts");
+                FloorSize(floor), ", ", FloorSlots(),
+                " slots: one for each of a token's experts, twice that where they have copies");
   }
 
   // A size that ParseSize reads back as no less than `bytes`, with room for what differs from one start to the next.
@@ -69,7 +70,7 @@ class Planner {
     return Cat(CeilDiv(static_cast<int64_t>(bytes), static_cast<int64_t>(kMiB)) + 1, "MiB");
   }
 
-  int64_t FloorSlots() const { return std::min(ExpertCache::Floor(spec_.num_experts_per_token), plan_.experts_total); }
+  int64_t FloorSlots() const { return std::min(facts_.floor_slots, plan_.experts_total); }
 
   Failure RefuseBudget(uint64_t floor) const {
     const std::string what = options_.memory ? "--memory " : "available memory ";

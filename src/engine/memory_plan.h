@@ -22,6 +22,7 @@ struct MemoryFacts {
   uint64_t available = 0;            // bytes this process may use, its own included
   uint64_t program = 0;              // resident already: code, libraries, opened headers
   uint64_t slot_bytes = 0;           // of one expert slot
+  int64_t floor_slots = 0;           // fewest of them; ExpertCache::Floor
   std::vector<uint64_t> unit_bytes;  // TensorStore::UnitBytes
   uint64_t embedding_bytes = 0;
   uint64_t io_bytes = 0;  // rings and request tables

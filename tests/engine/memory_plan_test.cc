@@ -26,6 +26,7 @@ struct World {
     facts.available = 128 * kGB;
     facts.program = 40'000'000;
     facts.slot_bytes = 17'551'360;
+    facts.floor_slots = 16;
     facts.unit_bytes.assign(spec.layers.size() + 1, 1'267'744'256);
     facts.unit_bytes.front() = 2'341'213'184;
     facts.unit_bytes.back() = 2'348'840'000;

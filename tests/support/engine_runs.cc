@@ -22,14 +22,18 @@ EngineOptions WithDefaults(EngineOptions options) {
 
 }  // namespace
 
-OpenedEngine::OpenedEngine(EngineOptions options, IoFactory io)
-    : logger_([](const std::string&) {}),
+OpenedEngine::OpenedEngine(EngineOptions options, IoFactory io, TuneIo tune_io)
+    : logger_([this](const std::string& warning) {
+        const std::lock_guard lock(warnings_mutex_);
+        warnings_.push_back(warning);
+      }),
       engine_(Engine::Create(WithDefaults(std::move(options)), {.backends = Backends(),
                                                                 .monitor = monitor_,
                                                                 .logger = logger_,
                                                                 .cancel = {},
                                                                 .on_plan = {},
-                                                                .io_engine = std::move(io)})) {
+                                                                .io_engine = std::move(io),
+                                                                .tune_io = std::move(tune_io)})) {
   if (!engine_) std::fprintf(stderr, "engine: %s\n", engine_.error().message().c_str());
 }
 

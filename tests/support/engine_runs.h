@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,9 @@ class OpenedEngine {
  public:
   using IoFactory = std::function<Result<std::unique_ptr<IoEngine>>()>;
 
-  explicit OpenedEngine(EngineOptions options, IoFactory io = {});
+  using TuneIo = std::function<void(IoSchedulerOptions&)>;
+
+  explicit OpenedEngine(EngineOptions options, IoFactory io = {}, TuneIo tune_io = {});
 
   // Aborts the test program with the message when the engine did not open; error() tells in time.
   Engine& operator*() { return *engine_.value(); }
@@ -23,8 +26,14 @@ class OpenedEngine {
   bool ok() const { return engine_.has_value(); }
   const Error& error() const { return engine_.error(); }
   EngineMonitor& monitor() { return monitor_; }
+  std::vector<std::string> warnings() const {
+    const std::lock_guard lock(warnings_mutex_);
+    return warnings_;
+  }
 
  private:
+  mutable std::mutex warnings_mutex_;
+  std::vector<std::string> warnings_;
   EngineMonitor monitor_;
   Logger logger_;
   Result<std::unique_ptr<Engine>> engine_;
