@@ -24,5 +24,7 @@ Command AddLogits(CLI::App& root);
 Command AddInspect(CLI::App& root);
 Command AddSynth(CLI::App& root);
 Command AddDrives(CLI::App& root);
+Command AddPack(CLI::App& root);
+Command AddVerify(CLI::App& root);
 
 }  // namespace deltafin

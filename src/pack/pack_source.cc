@@ -82,7 +82,7 @@ Status CheckScales(const PackSource& source, const SourceExpert& expert, const E
                        static_cast<uint64_t>(bad->row * groups);
   return Fail(ErrorCode::kCorrupt, NameOf(source.Key(expert.position)), ", ", ToString(bad->matrix),
               ".weight_scale, row ", bad->row, ": ", source.shards[static_cast<size_t>(expert.shard)], ", bytes ", row,
-              " to ", row + static_cast<uint64_t>(groups),
+              " to ", row + static_cast<uint64_t>(groups) - 1,
               ": expected scales from 0 to 254, got 255 (not a number): the file is damaged, download it again");
 }
 

@@ -257,7 +257,7 @@ std::vector<BadRecord> VerifyAll(const PackCase& c, const std::vector<std::strin
   std::vector<BadRecord> bad;
   const Result<VerifyReport> report = Verify(options, [&](const BadRecord& b) { bad.push_back(b); }, {}, {});
   EXPECT_TRUE(report) << (report ? "" : report.error().message());
-  if (report) EXPECT_EQ(report->bad, bad.size());
+  EXPECT_EQ(report ? report->bad : 0, bad.size());
   return bad;
 }
 

@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "pack/pack.h"
 #include "pack/verify.h"
+#include "spec/model_spec.h"
 #include "support/test_data.h"
 
 namespace deltafin::test {
