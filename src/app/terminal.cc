@@ -186,11 +186,10 @@ void Terminal::OpenPanelRows(int rows, int terminal_rows) {
   terminal_rows_ = terminal_rows;
 }
 
+// The panel is all that is below the cursor, also after the terminal changed its size.
 void Terminal::ClosePanelRows() {
   if (panel_rows_ == 0) return;
-  std::string out = kSaveCursor;
-  for (int i = 0; i < panel_rows_; ++i) out.append(MoveTo(terminal_rows_ - panel_rows_ + i + 1)).append("\033[2K");
-  (void)WriteAll(STDERR_FILENO, out.append("\033[r").append(kRestoreCursor));
+  (void)WriteAll(STDERR_FILENO, Cat(kSaveCursor, "\033[r", kRestoreCursor, "\033[J"));
   panel_rows_ = 0;
 }
 
