@@ -78,6 +78,19 @@ uint64_t MovedBytes(std::span<const CutPiece> before, std::span<const CutPiece> 
   return moved;
 }
 
+// Gives the freed ranges, in order, to drives that are to grow, in theirs. room[d]: bytes that drive d is to gain.
+void TakeFreed(std::span<const CutPiece> freed, std::vector<uint64_t> room, std::vector<CutPiece>& pieces) {
+  size_t drive = 0;
+  for (CutPiece gap : freed)
+    while (gap.bytes() > 0) {
+      while (room[drive] == 0) ++drive;
+      const uint64_t taken = std::min(room[drive], gap.bytes());
+      pieces.push_back({static_cast<int32_t>(drive), gap.begin, gap.begin + taken});
+      gap.begin += taken;
+      room[drive] -= taken;
+    }
+}
+
 }  // namespace
 
 std::vector<CutPiece> CutRecord(uint64_t record_bytes, uint64_t page, std::span<const double> rates) {
@@ -122,35 +135,22 @@ Recut RecutRecord(std::span<const CutPiece> pieces, uint64_t page, std::span<con
     record_bytes += piece.bytes();
     last_drive = std::max(last_drive, piece.drive);
   }
-  const std::vector<uint64_t> shares = SharePages(record_bytes / page, rates);
-  const auto wanted = [&](int32_t drive) {
-    return static_cast<size_t>(drive) < shares.size() ? shares[static_cast<size_t>(drive)] * page : 0;
-  };
-
+  std::vector<uint64_t> room = SharePages(record_bytes / page, rates);
+  room.resize(static_cast<size_t>(last_drive) + 1, 0);
   Recut recut;
   std::vector<CutPiece> freed;
   for (int32_t drive = 0; drive <= last_drive; ++drive) {
+    uint64_t& bytes = room[static_cast<size_t>(drive)];
+    bytes *= page;
     const uint64_t has = BytesOn(before, drive);
-    if (has > wanted(drive)) GiveUp(kept, drive, has - wanted(drive), freed);
+    if (has > bytes) GiveUp(kept, drive, has - bytes, freed);
+    bytes -= std::min(bytes, has);
   }
-  std::sort(freed.begin(), freed.end(), ByBegin);
   for (const CutPiece& piece : kept)
     if (piece.bytes() > 0) recut.pieces.push_back(piece);
-  int32_t drive = 0;
-  uint64_t room = 0;
-  for (CutPiece gap : freed) {
-    recut.moved_bytes += gap.bytes();
-    while (gap.bytes() > 0) {
-      for (; room == 0; ++drive) {
-        const uint64_t has = BytesOn(before, drive);
-        room = wanted(drive) > has ? wanted(drive) - has : 0;
-      }
-      const uint64_t taken = std::min(room, gap.bytes());
-      recut.pieces.push_back({drive - 1, gap.begin, gap.begin + taken});
-      gap.begin += taken;
-      room -= taken;
-    }
-  }
+  for (const CutPiece& gap : freed) recut.moved_bytes += gap.bytes();
+  std::sort(freed.begin(), freed.end(), ByBegin);
+  TakeFreed(freed, std::move(room), recut.pieces);
   std::sort(recut.pieces.begin(), recut.pieces.end(), ByBegin);
   if (recut.pieces.size() > kMaxCutPieces) {
     recut.pieces = CutRecord(record_bytes, page, rates);

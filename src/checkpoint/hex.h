@@ -1,4 +1,6 @@
-// hex.h: 64-bit names (of sets, models, checksums) as 16 hexadecimal digits. Pure functions.
+// hex.h: 64-bit names (of sets, models, checksums) as 16 hexadecimal digits, written and read.
+//
+// One spelling each: lower case, leading zeros. Pure functions; thread-safe. Anything else is refused with nullopt.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "base/aligned_buffer.h"
-#include "checkpoint/expert_model_id.h"
 #include "checkpoint/expert_store.h"
 #include "checkpoint/micro_copy.h"
 #include "support/expert_set_builder.h"
@@ -430,33 +429,6 @@ TEST_F(SetStoreTest, AHungReadWithACopyIsReadFromItIntoAnotherSlot) {
   engine_->SetFaults(nullptr);
   engine_->ReleaseHung();
   store_.reset();
-}
-
-TEST_F(SetStoreTest, TheModelIdStaysWhenExpertsMoveAndDiffersForAnotherRouter) {
-  Build({.rates = {1}});
-  Open();
-  const Result<uint64_t> id = ExpertModelId(*checkpoint_, *scheduler_);
-  ASSERT_TRUE(id) << id.error().message();
-  EXPECT_EQ(*id, built_.manifest.model_id);
-  EXPECT_NE(*id, 0u);
-  EXPECT_TRUE(CheckExpertModel(built_.manifest, *id));
-
-  // One bit of one bias.
-  const std::string name = "language_model.model.layers.3.block_sparse_moe.gate.e_score_correction_bias";
-  const test::ForeignHeader header = test::ReadForeignHeader(copy_.shard(4));
-  const uint64_t at = header.data_start + header.tensors.at(name)["data_offsets"][0].get<uint64_t>() + 17;
-  copy_.Poke(MicroCopy::ShardName(4), at,
-             static_cast<unsigned char>(static_cast<unsigned char>(test::ReadRange(copy_.shard(4), at, 1)[0]) ^ 1));
-  const Result<uint64_t> other = ExpertModelId(*checkpoint_, *scheduler_);
-  ASSERT_TRUE(other);
-  EXPECT_NE(*other, *id);
-  const Status refused = CheckExpertModel(built_.manifest, *other);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(refused.error().message(), AllOf(HasSubstr("model"), HasSubstr("--model")));
-  ExpertSetManifest unknown = built_.manifest;
-  unknown.model_id = 0;
-  EXPECT_FALSE(CheckExpertModel(unknown, *id));
 }
 
 }  // namespace
