@@ -37,7 +37,8 @@ struct Options {
   uint64_t seed = 1, chunk = 0, window = 0;
 };
 
-// Waits until every read that was begun has ended.
+// Waits until every read that was begun has ended. Outlives the scheduler, whose thread may still be in End() when
+// Wait() has returned.
 class Countdown {
  public:
   void Begin() {
@@ -163,19 +164,18 @@ class Ladder {
     drive_seconds_.assign(files_.size(), 0);
     const int total = options_.warm_layers + options_.layers;
     Layer layers[2];
-    Countdown countdowns[2];
     int64_t start = 0;
     uint64_t busy_from_bytes = 0;
     double busy_from = 0;
     layers[0] = PlanLayer(0);
-    Issue(layers[0], &countdowns[0]);
+    Issue(layers[0], &countdowns_[0]);
     for (int i = 0; i < total; ++i) {
       const int here = i % 2, next = 1 - here;
       if (options_.ahead != 0 && i + 1 < total) {
         layers[next] = PlanLayer(i + 1);
-        Issue(layers[next], &countdowns[next]);
+        Issue(layers[next], &countdowns_[next]);
       }
-      DFIN_TRY_VOID(countdowns[here].Wait());
+      DFIN_TRY_VOID(countdowns_[here].Wait());
       if (i + 1 == options_.warm_layers || (options_.warm_layers == 0 && i == 0)) {
         start = clock_.NowNs();
         busy_from = scheduler_->counters().busy_seconds;
@@ -184,7 +184,7 @@ class Ladder {
       if (i >= options_.warm_layers) AddToBound(layers[here]);
       if (options_.ahead == 0 && i + 1 < total) {
         layers[next] = PlanLayer(i + 1);
-        Issue(layers[next], &countdowns[next]);
+        Issue(layers[next], &countdowns_[next]);
       }
     }
     const double seconds = SecondsBetween(start, clock_.NowNs());
@@ -225,6 +225,7 @@ class Ladder {
   double barrier_seconds_ = 0;
   std::vector<double> drive_seconds_;
   std::vector<uint64_t> asked_;  // of each drive, since the start
+  Countdown countdowns_[2];
   // Last: its thread ends before what it writes to.
   std::unique_ptr<IoScheduler> scheduler_;
 };
@@ -239,17 +240,20 @@ class PlainDisk {
     DFIN_TRY(memory_, AlignedBuffer::Create(std::max(kMostProbeInFlight, RecordBytes() * Experts())));
     std::fill_n(memory_.data(), memory_.size(), std::byte{1});
     DFIN_TRY(std::unique_ptr<IoEngine> engine, CreateIoEngine({.kind = options_.io, .depth = 256}));
-    IoScheduler scheduler(std::move(engine), {.drives = {{"disk", 0}}});
+    scheduler_ = std::make_unique<IoScheduler>(std::move(engine), IoSchedulerOptions{.drives = {{"disk", 0}}});
     DFIN_TRY_VOID(ChooseSetting());
     Json rounds = Json::array();
     double probe_sum = 0, reads_sum = 0;
+    std::vector<double> percents;
     for (int round = 0; round < options_.rounds; ++round) {
-      DFIN_TRY(const double probe, ProbeRate(setting_, options_.seconds));
-      DFIN_TRY(const double reads, RecordRate(scheduler));
+      DFIN_TRY(const double probe, ProbeRate(setting_, {options_.seconds, TurnBytes()}));
+      DFIN_TRY(const double reads, RecordRate());
       rounds.push_back(Json{{"probe_bytes_per_second", probe}, {"reads_bytes_per_second", reads}});
       probe_sum += 1 / probe;
       reads_sum += 1 / reads;
+      percents.push_back(100 * reads / probe);
     }
+    std::sort(percents.begin(), percents.end());
     Json out;
     out["rounds"] = rounds;
     out["block_bytes"] = setting_.block_bytes;
@@ -257,28 +261,30 @@ class PlainDisk {
     out["probe_bytes_per_second"] = options_.rounds / probe_sum;
     out["reads_bytes_per_second"] = options_.rounds / reads_sum;
     out["percent_of_probe"] = 100 * probe_sum / reads_sum;
+    out["median_percent"] = percents[percents.size() / 2];
     return out;
   }
 
  private:
   // Records of whole megabytes, so that they come out of the same regions as the probe's blocks.
   uint64_t RecordBytes() const { return UnreadSpans::kRegion; }
+  // Of three quarters of all: the choice of the setting takes the rest.
+  uint64_t TurnBytes() const { return spans_.total_bytes() * 3 / 4 / (2 * static_cast<uint64_t>(options_.rounds)); }
   uint64_t Experts() const { return static_cast<uint64_t>(options_.experts); }
 
-  Result<double> ProbeRate(const DriveSetting& setting, double seconds) {
+  Result<double> ProbeRate(const DriveSetting& setting, const CellLimits& limits) {
     DFIN_TRY(const std::unique_ptr<IoEngine> engine, CreateIoEngine({.kind = options_.io, .depth = setting.depth}));
     const ReadStream stream{&files_, &spans_, setting, true};
-    DFIN_TRY(const std::vector<StreamRate> rates,
-             RunReads(*engine, {&stream, 1}, {seconds, ~uint64_t{0}}, memory_.span(), clock_, {}));
+    DFIN_TRY(const std::vector<StreamRate> rates, RunReads(*engine, {&stream, 1}, limits, memory_.span(), clock_, {}));
     if (rates[0].bytes_per_second <= 0) return Fail(ErrorCode::kInvalidArgument, "the files are read through already");
     return rates[0].bytes_per_second;
   }
 
   Status ChooseSetting() {
     std::vector<DriveMeasurement> grid;
-    const CellLimits limits{options_.seconds / 8, 256 * kMiB};
+    const CellLimits limits{options_.seconds / 8, spans_.total_bytes() / 128};
     while (const auto setting = NextSetting(grid, limits)) {
-      DFIN_TRY(const double rate, ProbeRate(*setting, limits.seconds));
+      DFIN_TRY(const double rate, ProbeRate(*setting, limits));
       grid.push_back({setting->block_bytes, setting->depth, true, rate, 0, 0});
     }
     const DriveMeasurement best = BestSetting(grid);
@@ -286,21 +292,22 @@ class PlainDisk {
     return {};
   }
 
-  Result<double> RecordRate(IoScheduler& scheduler) {
+  Result<double> RecordRate() {
     const int64_t start = clock_.NowNs();
     uint64_t bytes = 0;
-    while (SecondsBetween(start, clock_.NowNs()) < options_.seconds) {
-      Countdown countdown;
+    while (SecondsBetween(start, clock_.NowNs()) < options_.seconds && bytes < TurnBytes()) {
       for (uint64_t e = 0; e < Experts(); ++e) {
         const auto span = spans_.Next(RecordBytes());
-        if (!span) return Fail(ErrorCode::kInvalidArgument, "the files are read through already");
-        countdown.Begin();
-        scheduler.Read({&files_.file(span->file, true), span->offset, span->bytes, memory_.data() + e * RecordBytes()},
-                       0, IoPriority::kDemand, 0, [&countdown](const Status& s) { countdown.End(s); });
+        if (!span) break;
+        countdown_.Begin();
+        scheduler_->Read(
+            {&files_.file(span->file, true), span->offset, span->bytes, memory_.data() + e * RecordBytes()}, 0,
+            IoPriority::kDemand, 0, [this](const Status& status) { countdown_.End(status); });
         bytes += span->bytes;
       }
-      DFIN_TRY_VOID(countdown.Wait());
+      DFIN_TRY_VOID(countdown_.Wait());
     }
+    if (bytes == 0) return Fail(ErrorCode::kInvalidArgument, "the files are read through already");
     return static_cast<double>(bytes) / SecondsBetween(start, clock_.NowNs());
   }
 
@@ -310,6 +317,9 @@ class PlainDisk {
   const SteadyClock clock_;
   AlignedBuffer memory_;
   DriveSetting setting_;
+  Countdown countdown_;
+  // Last: its thread ends before what it writes to.
+  std::unique_ptr<IoScheduler> scheduler_;
 };
 
 Result<Json> Run(const Options& options) {

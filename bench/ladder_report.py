@@ -56,7 +56,14 @@ def plain_table(plain):
     for i, turn in enumerate(plain["rounds"]):
         lines.append(f"  turn {i + 1}: probe {turn['probe_bytes_per_second'] / 1e9:.3f} GB/s, "
                      f"records {turn['reads_bytes_per_second'] / 1e9:.3f} GB/s")
-    lines.append(f"  in all {plain['percent_of_probe']:.1f} % of the probe")
+    lines.append(f"  in all {plain['percent_of_probe']:.1f} % of the probe, median of the turns {plain['median_percent']:.1f} %")
+    return "\n".join(lines)
+
+
+def faults_table(rows):
+    lines = ["a drive that fails in the middle of a run"]
+    lines += [f"  {'as expected' if row['ok'] else 'FAILED     '}  {row['case']}: exit code {row['exit_code']}, {row['seconds']:.1f} s, "
+              f"{row['tokens']} tokens{', the same ids' if row['same_ids'] else ''}" for row in rows]
     return "\n".join(lines)
 
 
