@@ -9,6 +9,7 @@
 #include "app/terminal.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "cache/expert_usage.h"
 #include "checkpoint/expert_set.h"
 #include "io/drive_profile.h"
 #include "pack/pack.h"
@@ -32,9 +33,21 @@ Status CheckPackOptions(const PackCommandOptions& o) {
   if (!o.rebalance && !o.experts.empty())
     return refuse("--experts: only with --rebalance, where it says where the set is now; --to names where to write");
   if (o.rebalance && (o.compact || o.move || !o.replicas.empty()))
-    return refuse("--rebalance: keeps records and second copies as they are: give --compact-scales, --move or "
-                  "--replicas to a pack of their own");
+    return refuse(
+        "--rebalance: keeps records and second copies as they are: give --compact-scales, --move or "
+        "--replicas to a pack of their own");
   return {};
+}
+
+// How often each expert was used in runs of this checkpoint; nothing where that is not known.
+std::vector<uint64_t> UsageOf(const std::string& state_folder, const ModelSpec& spec, uint64_t fingerprint) {
+  ExpertUsage usage(static_cast<int64_t>(spec.layers.size()), spec.num_experts, fingerprint);
+  std::vector<uint64_t> counts;
+  if (state_folder.empty() || !usage.Load(state_folder)) return counts;
+  const auto layers = static_cast<int32_t>(spec.layers.size());
+  for (int32_t l = layers - static_cast<int32_t>(spec.num_moe_layers); l < layers; ++l)
+    for (int32_t e = 0; e < spec.num_experts; ++e) counts.push_back(usage.Count({l, e}));
+  return counts;
 }
 
 Result<PackOptions> ToPackOptions(const PackCommandOptions& o) {
@@ -49,6 +62,9 @@ Result<PackOptions> ToPackOptions(const PackCommandOptions& o) {
   }
   const std::vector<double> rates = ProfiledRates(options.state_folder, o.to);
   for (size_t i = 0; i < o.to.size(); ++i) options.targets.push_back({o.to[i], i < rates.size() ? rates[i] : 0});
+  options.usage_of = [folder = options.state_folder](const ModelSpec& spec, uint64_t fingerprint) {
+    return UsageOf(folder, spec, fingerprint);
+  };
   options.compact = o.compact;
   options.move = o.move;
   options.io = o.io;

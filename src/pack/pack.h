@@ -16,6 +16,7 @@
 #include "base/cancel.h"
 #include "base/result.h"
 #include "pack/disk.h"
+#include "spec/model_spec.h"
 
 namespace deltafin {
 
@@ -30,8 +31,10 @@ struct PackOptions {
   std::string state_folder;          // header index, pointer file when the model folder cannot be written
   uint64_t replica_bytes = 0;        // room for second copies, in all; not for Rebalance, which keeps what there is
   std::vector<uint64_t> usage = {};  // [moe layers * experts] how often each was used; empty = not known
-  bool compact = false;              // for a new set
-  bool move = false;                 // Pack only
+  // Asked once the model is open, if `usage` is empty and there are copies to choose; may answer with nothing.
+  std::function<std::vector<uint64_t>(const ModelSpec& spec, uint64_t fingerprint)> usage_of = {};
+  bool compact = false;  // for a new set
+  bool move = false;     // Pack only
   std::string io = "auto";
   // Written between two entries in the journal: at most this much is written again after an interruption.
   uint64_t batch_bytes = uint64_t{256} << 20;

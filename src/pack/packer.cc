@@ -33,6 +33,9 @@ void Packer::Tell(const std::string& phase) {
 
 Status Packer::Prepare() {
   DFIN_TRY(source_, PackSource::Open(options_.model, options_.state_folder, options_.io, cancel_));
+  usage_ = options_.usage;
+  if (usage_.empty() && options_.usage_of && options_.replica_bytes > 0)
+    usage_ = options_.usage_of(source_.spec, source_.fingerprint);
   if (options_.replica_bytes > 0 && options_.targets.size() < 2)
     return Fail(ErrorCode::kInvalidArgument,
                 "--replicas: expected at least two folders, since a second copy lies on "
@@ -161,7 +164,7 @@ void Packer::FillReport() {
 Result<PackReport> Packer::Run() {
   DFIN_TRY_VOID(Prepare());
   DFIN_TRY_VOID(OpenOutputs());
-  const bool spread = options_.replica_bytes > 0 && options_.usage.size() != setup_.state.entries.size();
+  const bool spread = work_to_publish_ && options_.replica_bytes > 0 && usage_.size() != setup_.state.entries.size();
   if (spread)
     Note(
         "how often experts are used is not known yet, so second copies are spread evenly over the layers: run the "

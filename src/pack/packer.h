@@ -111,7 +111,7 @@ class Packer {
   PackSource source_;
   PackSetup setup_;
   uint64_t largest_record_ = 0;
-  std::vector<uint32_t> copies_;  // planned when they do not depend on what is packed
+  std::vector<uint64_t> usage_;
   bool work_to_publish_ = false;
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<IoScheduler> io_;

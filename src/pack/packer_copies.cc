@@ -14,9 +14,9 @@ std::vector<uint32_t> Packer::ChooseCopies() const {
   std::vector<uint32_t> order(state.entries.size());
   std::iota(order.begin(), order.end(), 0u);
   const auto experts = static_cast<uint32_t>(state.manifest.experts);
-  const bool known = options_.usage.size() == order.size();
+  const bool known = usage_.size() == order.size();
   std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    if (known) return options_.usage[a] > options_.usage[b];
+    if (known) return usage_[a] > usage_[b];
     return std::pair(a % experts, a / experts) < std::pair(b % experts, b / experts);
   });
   uint64_t room = options_.replica_bytes;
