@@ -17,18 +17,17 @@
 namespace deltafin {
 namespace {
 
-// Large reads keep a drive busy with fewer; more threads only cost stacks.
-constexpr int kMaxThreads = 32;
+// More threads only cost stacks: large reads keep many drives busy with fewer.
+constexpr int kMaxThreads = 128;
 
 class PreadEngine final : public IoEngine {
  public:
   explicit PreadEngine(int depth)
       : reads_(static_cast<size_t>(depth)), free_(depth), waiting_(depth), finished_(depth) {
     for (int slot = 0; slot < depth; ++slot) free_.Push(slot);
-    const int threads = std::min(depth, kMaxThreads);
-    threads_.reserve(static_cast<size_t>(threads));
+    threads_.reserve(static_cast<size_t>(depth));
     try {
-      for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { ReadLoop(); });
+      for (int i = 0; i < depth; ++i) threads_.emplace_back([this] { ReadLoop(); });
     } catch (const std::system_error&) {
       if (threads_.empty()) throw;  // with one reader it is slow, with none it is nothing
     }
@@ -45,7 +44,8 @@ class PreadEngine final : public IoEngine {
   }
 
   std::string name() const override { return "pread"; }
-  int depth() const override { return static_cast<int>(reads_.size()); }
+  // One thread a read: a read that hangs must not hold up another that the scheduler has found room for.
+  int depth() const override { return static_cast<int>(threads_.size()); }
 
   void Submit(uint64_t id, const ReadRequest& request) override {
     {
@@ -126,7 +126,7 @@ class PreadEngine final : public IoEngine {
 
 std::unique_ptr<IoEngine> CreatePreadEngine(int depth) {
   DFIN_CHECK(depth >= 1, "an engine has a depth of at least one");
-  return std::make_unique<PreadEngine>(depth);
+  return std::make_unique<PreadEngine>(std::min(depth, kMaxThreads));
 }
 
 }  // namespace deltafin

@@ -144,6 +144,80 @@ TEST_F(IoSchedulerTest, ACancelledReadThatHasStartedBringsAllItsBytes) {
   EXPECT_TRUE(test::HoldsBytesFrom({buffer_.data(), 3 * kChunk}, 0));
 }
 
+TEST_F(IoSchedulerTest, ARaisedPrefetchJoinsTheDemandReadsAtTheirEnd) {
+  MakeBusy();
+  Read(1, IoPriority::kPrefetch, 8, 1 * kChunk, kChunk);
+  Read(2, IoPriority::kBackground, 9, 2 * kChunk, kChunk);
+  Read(3, IoPriority::kPrefetch, 8, 3 * kChunk, kChunk);
+  Read(4, IoPriority::kDemand, 0, 4 * kChunk, kChunk);
+  Read(5, IoPriority::kPrefetch, 7, 5 * kChunk, kChunk);
+  scheduler_->Raise(8, IoPriority::kDemand);
+  Read(6, IoPriority::kDemand, 0, 6 * kChunk, kChunk);
+  engine_->Release();
+  ends_.WaitFor(7);
+  EXPECT_THAT(ends_.order(), ElementsAre(0, 4, 1, 3, 6, 5, 2));
+}
+
+TEST_F(IoSchedulerTest, TheRestOfAPrefetchThatHasStartedIsRaised) {
+  Make({.chunk_bytes = kChunk, .window_bytes = kChunk});
+  engine_->Hold();
+  Read(1, IoPriority::kPrefetch, 8, 0, 3 * kChunk);
+  engine_->WaitUntilSubmitted(1);
+  Read(2, IoPriority::kPrefetch, 9, 10 * kChunk, kChunk);
+  Read(3, IoPriority::kPrefetch, 9, 11 * kChunk, kChunk);
+  scheduler_->Raise(9, IoPriority::kDemand);
+  Read(4, IoPriority::kDemand, 0, 12 * kChunk, kChunk);
+  scheduler_->Raise(8, IoPriority::kDemand);
+  engine_->Release();
+  ends_.WaitFor(4);
+  EXPECT_THAT(ends_.order(), ElementsAre(2, 3, 4, 1));
+}
+
+TEST_F(IoSchedulerTest, RaiseNeverLowers) {
+  MakeBusy();
+  Read(1, IoPriority::kDemand, 8, 1 * kChunk, kChunk);
+  Read(2, IoPriority::kPrefetch, 9, 2 * kChunk, kChunk);
+  scheduler_->Raise(8, IoPriority::kBackground);
+  engine_->Release();
+  ends_.WaitFor(3);
+  EXPECT_THAT(ends_.order(), ElementsAre(0, 1, 2));
+}
+
+TEST_F(IoSchedulerTest, EveryDriveHasItsOwnWindowAndOrder) {
+  Make({.drives = {{"a"}, {"b"}, {"c"}}, .chunk_bytes = kChunk, .window_bytes = 2 * kChunk}, {.max_delay_us = 0});
+  DirectFile files[3];
+  for (DirectFile& file : files) engine_->SetContents(&file, test::ContentsOf(kContents));
+  engine_->Hold();
+  for (int32_t drive = 0; drive < 3; ++drive) {
+    for (uint64_t i = 0; i < 2; ++i) {
+      const ReadRequest request{&files[drive], i * 4 * kChunk, 4 * kChunk, buffer_.data() + i * 4 * kChunk};
+      // Only one drive has demand reads; it does not keep the others from reading ahead.
+      scheduler_->Read(request, drive, drive == 0 ? IoPriority::kDemand : IoPriority::kPrefetch, 0,
+                       ends_.Expect(drive * 10 + static_cast<int>(i)));
+    }
+  }
+  engine_->WaitUntilSubmitted(6);
+  const std::vector<DriveCounters> busy = scheduler_->drive_counters();
+  ASSERT_EQ(busy.size(), 3u);
+  for (const DriveCounters& drive : busy) {
+    EXPECT_EQ(drive.in_flight_bytes, 2 * kChunk);
+    EXPECT_EQ(drive.queued_bytes, 6 * kChunk);
+  }
+  engine_->Release();
+  ends_.WaitFor(6);
+  std::vector<std::vector<uint64_t>> offsets(3);
+  for (const ReadRequest& read : engine_->submitted())
+    offsets[static_cast<size_t>(read.file - files)].push_back(read.offset / kChunk);
+  EXPECT_THAT(offsets, testing::Each(ElementsAre(0, 1, 2, 3, 4, 5, 6, 7)));
+  for (const DriveCounters& drive : scheduler_->drive_counters()) {
+    EXPECT_EQ(drive.chunks, 8u);
+    EXPECT_EQ(drive.latency.total(), 8u);
+    EXPECT_EQ(drive.device_bytes, 8 * kChunk);
+    EXPECT_EQ(drive.queued_bytes + drive.in_flight_bytes + drive.replica_bytes + drive.errors, 0u);
+    EXPECT_GT(drive.busy_seconds, 0);
+  }
+}
+
 TEST_F(IoSchedulerTest, TagZeroIsNoGroup) {
   MakeBusy();
   Read(1, IoPriority::kDemand, 0, kChunk, kChunk);

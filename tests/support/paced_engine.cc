@@ -31,6 +31,7 @@ void PacedEngine::Submit(uint64_t id, const ReadRequest& request) {
 
 double PacedEngine::SecondsToNextEvent() const {
   double next = kNever;
+  if (in_flight_ == 0) return next;  // time stands still until somebody reads
   for (const Change& change : changes_)
     if (change.at > elapsed_) next = std::min(next, change.at - elapsed_);
   for (const Drive& drive : drives_) {
