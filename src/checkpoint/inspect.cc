@@ -104,9 +104,10 @@ class Inspector {
   }
 
   // The first fault of the shard; the tensors that are in order are placed all the same.
-  static Status ReadHeader(const FolderIndex& index, size_t number, const std::string& path, TensorDirectory& directory,
-                           ShardReport& report) {
+  Status ReadHeader(const FolderIndex& index, size_t number, const std::string& path, TensorDirectory& directory,
+                    ShardReport& report) {
     DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
+    if (!shard.header.metadata(kExpertsMovedTo).empty()) ++shards_moved_;
     report.expected_bytes = shard.header.file_bytes();
     if (!report.has_text) return CheckShardSize(shard, path);
     Status status = CheckShardSize(shard, path);
@@ -135,10 +136,14 @@ class Inspector {
     // A missing shard has been named already.
     if (report_.tensors_missing > 0 && report_.shards_missing == 0)
       Problem(Cat(report_.folder, ": ", report_.tensors_missing, " of ", report_.text_tensors,
-                  " tensors are in no readable header, such as '", report_.examples_missing.front(), "'"));
+                  " tensors are in no readable header, such as '", report_.examples_missing.front(), "'",
+                  shards_moved_ == 0 ? ""
+                                     : Cat(": `deltafin pack --move` moved the experts of ", shards_moved_,
+                                           " shards to an expert set; `deltafin verify --experts` looks at that")));
   }
 
   FolderReport report_;
+  int shards_moved_ = 0;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "checkpoint/hex.h"
+#include "checkpoint/inspect.h"
 #include "checkpoint/micro_copy.h"
 #include "spec/tensor_table.h"
 
@@ -81,6 +82,15 @@ TEST(ExpertsElsewhere, WithoutTheSetTheErrorSaysWhereTheyWent) {
   EXPECT_EQ(opened.error().code(), ErrorCode::kNotFound);
   EXPECT_THAT(opened.error().message(),
               AllOf(HasSubstr(MicroCopy::ShardName(3)), HasSubstr("00000000000005e7"), HasSubstr("--experts")));
+}
+
+TEST(ExpertsElsewhere, AnInspectionSaysThatTheyWereMoved) {
+  MicroCopy copy;
+  for (const int number : {3, 4}) TakeExpertsOut(copy, number, ToHex(0x5e7));
+  const Result<FolderReport> report = InspectFolder(copy.folder());
+  ASSERT_TRUE(report);
+  ASSERT_EQ(report->problems.size(), 1u);
+  EXPECT_THAT(report->problems[0], AllOf(HasSubstr("480 of "), HasSubstr("moved the experts of 2 shards")));
 }
 
 TEST(ExpertsElsewhere, ANoteThatIsNoSetIdIsNotRepeated) {
