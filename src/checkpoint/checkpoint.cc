@@ -245,9 +245,11 @@ Result<Checkpoint> Checkpoint::Open(const CheckpointOptions& options) {
       if (!stored) state->index_cache_note = "the shards' headers cannot be cached: " + stored.error().message();
     }
   }
+  const bool buffered = options.reads_buffered && options.reads_buffered(options.folder);
   for (const std::string& name : places->shards) {
     if (options.cancel.cancelled()) return OpeningCancelled(options.folder);
-    DFIN_TRY(DirectFile file, DirectFile::Open(options.folder + "/" + name));
+    const std::string path = options.folder + "/" + name;
+    DFIN_TRY(DirectFile file, buffered ? DirectFile::OpenBuffered(path) : DirectFile::Open(path));
     state->shards.push_back(std::move(file));
   }
   state->TakePlaces(directory, std::move(*places));

@@ -56,6 +56,7 @@ struct CheckpointOptions {
   // Called with the number of shards whose headers were read, of all; not when the cached index is used.
   std::function<void(uint64_t done, uint64_t total)> progress = {};
   ExpertsWanted experts = ExpertsWanted::kInShards;
+  ReadsBuffered reads_buffered = {};
 };
 
 class Checkpoint {

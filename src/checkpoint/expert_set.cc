@@ -62,8 +62,8 @@ uint64_t EndOfFile(const ExpertTable& table, const ExpertPieceFile& piece, bool 
   return slots == 0 ? 0 : piece.Offset(slots - 1) + piece.cut.bytes();
 }
 
-Result<DirectFile> OpenPiece(const std::string& folder, const ExpertPieceFile& piece, uint64_t bytes, uint64_t page) {
-  DFIN_TRY(DirectFile file, DirectFile::Open(folder + "/" + piece.file));
+Result<DirectFile> OpenPiece(const std::string& path, uint64_t bytes, uint64_t page, bool buffered) {
+  DFIN_TRY(DirectFile file, buffered ? DirectFile::OpenBuffered(path) : DirectFile::Open(path));
   if (file.size() < bytes)
     return Fail(ErrorCode::kCorrupt, file.path(), ": expected at least ", bytes, " bytes, got ", file.size(),
                 ": the file was cut off");
@@ -107,7 +107,7 @@ struct ExpertSet::State {
         problems(manifest.drives.size()),
         files(manifest.drives.size()) {}
 
-  void OpenFiles();
+  void OpenFiles(const ReadsBuffered& reads_buffered);
   Status LoadIndex();
   Status CheckReachable() const;
   void MakePlans();
@@ -128,18 +128,22 @@ struct ExpertSet::State {
   std::vector<uint64_t> chunk_starts;
   std::vector<std::string> folders;
   std::vector<std::optional<Error>> problems;  // by drive: why it counts as missing although its folder is there
+  std::vector<bool> buffered;                  // by drive: read through the page cache by choice
   std::vector<std::map<std::string, DirectFile>> files;
   std::vector<TablePlan> plans;
   std::vector<std::string> warnings;
 };
 
-void ExpertSet::State::OpenFiles() {
+void ExpertSet::State::OpenFiles(const ReadsBuffered& reads_buffered) {
+  buffered.assign(folders.size(), false);
+  for (size_t d = 0; d < folders.size(); ++d)
+    buffered[d] = reads_buffered && !folders[d].empty() && reads_buffered(folders[d]);
   const auto open = [&](const ExpertTable& table, const ExpertPieceFile& piece, bool replica) {
     const auto drive = static_cast<size_t>(piece.cut.drive);
     if (folders[drive].empty() || problems[drive]) return;
     const uint64_t bytes = EndOfFile(table, piece, replica);
     if (const DirectFile* known = File(piece); known != nullptr && known->size() >= bytes) return;
-    Result<DirectFile> file = OpenPiece(folders[drive], piece, bytes, manifest.page);
+    Result<DirectFile> file = OpenPiece(folders[drive] + "/" + piece.file, bytes, manifest.page, buffered[drive]);
     if (file)
       files[drive].insert_or_assign(piece.file, std::move(*file));
     else
@@ -249,8 +253,8 @@ void ExpertSet::State::Warn(const FoundSets& found, const std::vector<std::strin
   for (size_t drive = 0; drive < folders.size(); ++drive) {
     if (folders[drive].empty()) continue;
     const auto& open = files[drive];
-    const auto buffered = std::find_if(open.begin(), open.end(), [](const auto& f) { return f.second.buffered(); });
-    if (buffered != open.end())
+    const bool refused = std::any_of(open.begin(), open.end(), [](const auto& f) { return f.second.buffered(); });
+    if (refused && !buffered[drive])
       warnings.push_back(Cat(folders[drive], ": cannot be read directly: reads go through the page cache"));
     const std::optional<dev_t> device = DeviceOf(folders[drive]);
     if (!device) continue;
@@ -272,14 +276,15 @@ const std::vector<PartPlan>& ExpertSet::State::Plan(const ExpertSetEntry& entry)
   return entry.replica_slot == kNoSlot ? plan.parts : plan.parts_of_both;
 }
 
-Result<ExpertSet> ExpertSet::Open(const std::vector<std::string>& folders, const ModelSpec& spec, Need need) {
+Result<ExpertSet> ExpertSet::Open(const std::vector<std::string>& folders, const ModelSpec& spec, Need need,
+                                  const ReadsBuffered& reads_buffered) {
   DFIN_TRY(FoundSets found, FindSets(folders));
   std::unique_ptr<State> best;
   std::optional<Error> first_error;
   for (const SetCandidate& candidate : found.candidates) {
     auto state = std::make_unique<State>(candidate);
     DFIN_TRY_VOID(CheckShape(state->manifest, spec, Cat("expert set ", ToHex(state->manifest.set_id))));
-    state->OpenFiles();
+    state->OpenFiles(reads_buffered);
     Status usable = state->CheckReachable();
     if (usable) usable = state->LoadIndex();
     if (!usable) {

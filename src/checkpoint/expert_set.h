@@ -36,7 +36,7 @@ class ExpertSet {
   enum class Need : uint8_t { kAllRecords, kAnyRecords };
   // `folders` in any order. The set must be of `spec`'s shape.
   static Result<ExpertSet> Open(const std::vector<std::string>& folders, const ModelSpec& spec,
-                                Need need = Need::kAllRecords);
+                                Need need = Need::kAllRecords, const ReadsBuffered& reads_buffered = {});
 
   ExpertSet(ExpertSet&&) noexcept;
   ExpertSet& operator=(ExpertSet&&) noexcept;

@@ -14,7 +14,8 @@ void AddRates(const std::string& state_folder, const std::vector<std::string>& f
     if (rates[i] > 0) drives[i].bytes_per_second = rates[i];
 }
 
-void WarnAboutBufferedFiles(const Checkpoint& checkpoint, Logger& logger) {
+void WarnAboutBufferedFiles(const Checkpoint& checkpoint, const ReadsBuffered& by_choice, Logger& logger) {
+  if (by_choice(checkpoint.folder())) return;
   for (int i = 0; i < checkpoint.shard_count(); ++i) {
     if (!checkpoint.shard(i).buffered()) continue;
     logger.Warn(Cat(checkpoint.shard(i).path(),
@@ -37,32 +38,36 @@ Result<WeightFiles> WeightFiles::Open(const EngineOptions& options, Logger& logg
     return Fail(
         ErrorCode::kInvalidArgument,
         "--verify-reads: shards have no checksums to compare with: pack the experts (deltafin pack), or leave it out");
+  const ReadsBuffered reads_buffered = [&options](const std::string& folder) {
+    return !options.state_dir.empty() && ProfiledBuffered(options.state_dir, folder);
+  };
   WeightFiles files;
   DFIN_TRY(Checkpoint opened,
            Checkpoint::Open({.folder = options.model,
                              .index_cache_folder = options.state_dir,
                              .cancel = cancel,
                              .progress = progress,
-                             .experts = folders.empty() ? ExpertsWanted::kInShards : ExpertsWanted::kElsewhere}));
+                             .experts = folders.empty() ? ExpertsWanted::kInShards : ExpertsWanted::kElsewhere,
+                             .reads_buffered = reads_buffered}));
   files.checkpoint = std::make_unique<Checkpoint>(std::move(opened));
   files.drives = files.checkpoint->drives();
   if (files.drives.size() == 1) AddRates(options.state_dir, {options.model}, files.drives);
   files.first_set_drive = static_cast<int32_t>(files.drives.size());
   if (!files.checkpoint->index_cache_note().empty()) logger.WarnOnce(files.checkpoint->index_cache_note());
-  WarnAboutBufferedFiles(*files.checkpoint, logger);
+  WarnAboutBufferedFiles(*files.checkpoint, reads_buffered, logger);
   if (folders.empty()) return files;
 
-  Result<ExpertSet> set = ExpertSet::Open(folders, files.checkpoint->spec());
+  Result<ExpertSet> set =
+      ExpertSet::Open(folders, files.checkpoint->spec(), ExpertSet::Need::kAllRecords, reads_buffered);
   if (!set)
     return FailWith(
         std::move(set),
         noted ? "experts, in the folders that pack noted for this model (--experts names others)" : "--experts");
   files.set = std::make_unique<ExpertSet>(std::move(*set));
   for (const std::string& warning : files.set->warnings()) logger.Warn(warning);
-  const std::vector<ExpertSetDrive>& drives = files.set->manifest().drives;
-  for (size_t i = 0; i < drives.size(); ++i) {
-    const std::string& folder = files.set->folders()[i];
-    files.drives.push_back({folder.empty() ? drives[i].name + " (missing)" : folder, drives[i].bytes_per_second});
+  for (size_t d = 0; d < files.set->folders().size(); ++d) {
+    files.drives.push_back(files.set->drives()[d]);
+    if (files.set->folders()[d].empty()) files.drives.back().name += " (missing)";
   }
   AddRates(options.state_dir, files.set->folders(),
            std::span(files.drives).subspan(static_cast<size_t>(files.first_set_drive)));

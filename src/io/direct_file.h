@@ -6,12 +6,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/bytes.h"
 #include "base/result.h"
 
 namespace deltafin {
+
+// Whether files of this folder are read faster through the page cache; empty: none are (io/drive_profile.h).
+using ReadsBuffered = std::function<bool(const std::string& folder)>;
 
 class DirectFile {
  public:

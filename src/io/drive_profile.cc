@@ -268,6 +268,13 @@ Status StoreDriveProfile(const std::string& state_folder, const DriveProfile& pr
   return {};
 }
 
+bool ProfiledBuffered(const std::string& state_folder, const std::string& folder) {
+  const Result<std::string> identity = DriveIdentity(folder);
+  if (!identity) return false;
+  const std::optional<DriveProfile> profile = LoadDriveProfile(state_folder, *identity);
+  return profile && !profile->direct;
+}
+
 std::vector<double> ProfiledRates(const std::string& state_folder, const std::vector<std::string>& folders) {
   std::vector<std::string> identities;
   std::map<std::string, int> sharing;  // folders a drive

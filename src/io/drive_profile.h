@@ -58,5 +58,7 @@ Status StoreDriveProfile(const std::string& state_folder, const DriveProfile& pr
 // alone; 0 where there is no profile. Folders on one drive get equal parts of its rate; one that is yet to be made
 // counts as on the drive of the nearest folder above it.
 std::vector<double> ProfiledRates(const std::string& state_folder, const std::vector<std::string>& folders);
+// Whether the drive under `folder` was measured to be faster through the page cache.
+bool ProfiledBuffered(const std::string& state_folder, const std::string& folder);
 
 }  // namespace deltafin

@@ -394,6 +394,20 @@ TEST_F(ExpertSetTest, FoldersOfOneDeviceAreWarnedAbout) {
   EXPECT_THAT(Open()->warnings(), Not(Contains(HasSubstr("are on one device"))));
 }
 
+TEST_F(ExpertSetTest, ADriveThatIsFasterThroughThePageCacheIsReadSoAndTheOthersDirectly) {
+  Build({.rates = {1, 1}});
+  const Result<ExpertSet> opened =
+      ExpertSet::Open(built_.folders, spec_, ExpertSet::Need::kAllRecords,
+                      [&](const std::string& folder) { return folder == built_.folders[1]; });
+  ASSERT_TRUE(opened) << opened.error().message();
+  EXPECT_THAT(opened->warnings(), Not(Contains(HasSubstr("cannot be read directly"))));
+  std::vector<std::byte> slot(1 << 20);
+  ReadPart parts[IoScheduler::kMaxParts];
+  const size_t count = opened->Parts({1, 0}, slot.data(), 0, parts);
+  ASSERT_EQ(count, 2u);
+  for (const ReadPart& part : std::span(parts, count)) EXPECT_EQ(part.request.file->buffered(), part.drive == 1);
+}
+
 TEST_F(ExpertSetTest, NoFolderOrOneThatIsAFileIsRefused) {
   Build();
   EXPECT_THAT(Message({}), HasSubstr("got none"));
