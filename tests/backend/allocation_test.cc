@@ -1,36 +1,10 @@
-// No operation of the CPU backend allocates. Counts every operator new of the program, so it replaces the global one.
+// No operation of the CPU backend allocates.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <functional>
-#include <new>
 
 #include "backend_fixture.h"
-
-namespace {
-
-std::atomic<int64_t> allocations{0};
-
-void* Allocate(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return Allocate(bytes); }
-void* operator new[](std::size_t bytes) { return Allocate(bytes); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(bytes == 0 ? 1 : bytes);
-}
-void* operator new[](std::size_t bytes, const std::nothrow_t& tag) noexcept { return operator new(bytes, tag); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+#include "support/count_allocations.h"
 
 namespace deltafin::test {
 namespace {
@@ -38,9 +12,9 @@ namespace {
 class Allocation : public testing::TestWithParam<std::string> {
  protected:
   static int64_t Count(const std::function<void()>& operation) {
-    const int64_t before = allocations;
+    const int64_t before = Allocations();
     operation();
-    return allocations - before;
+    return Allocations() - before;
   }
 
   std::unique_ptr<Backend> backend_ = MakeCpu(GetParam(), 2);
