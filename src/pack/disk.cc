@@ -1,12 +1,14 @@
 #include "pack/disk.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -82,8 +84,16 @@ Status RemoveFile(const DiskHook& hook, const std::string& path) {
 }
 
 Status RemoveUnpublished(const DiskHook& hook, const std::string& folder, std::string_view prefix) {
-  for (const std::string& name : ListFiles(folder, prefix))
-    if (name.find(kPartMark) != std::string::npos) DFIN_TRY_VOID(RemoveFile(hook, folder + "/" + name));
+  for (const std::string& name : ListFiles(folder, prefix)) {
+    const size_t mark = name.rfind(kPartMark);
+    if (mark == std::string::npos) continue;
+    pid_t process = 0;
+    const char* const end = name.data() + name.size();
+    const auto [at, failed] = std::from_chars(name.data() + mark + kPartMark.size(), end, process);
+    if (failed != std::errc() || at != end || process <= 0) continue;
+    if (kill(process, 0) == 0 || errno != ESRCH) continue;  // still at work
+    DFIN_TRY_VOID(RemoveFile(hook, folder + "/" + name));
+  }
   return {};
 }
 

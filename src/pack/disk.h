@@ -43,7 +43,7 @@ Status PublishFile(const DiskHook& hook, const std::string& path, Bytes bytes);
 void SyncFolder(const std::string& folder);
 // No error when it is not there. Durable on return.
 Status RemoveFile(const DiskHook& hook, const std::string& path);
-// What a killed process left of files that it was publishing under names that begin with `prefix`.
+// What processes that are no more left of files that they were publishing under names that begin with `prefix`.
 Status RemoveUnpublished(const DiskHook& hook, const std::string& folder, std::string_view prefix);
 
 // The first range at or after `offset` that is no hole; false at the end of the file.

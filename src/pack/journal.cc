@@ -1,6 +1,7 @@
 #include "pack/journal.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -130,6 +131,8 @@ Result<PackJournal> PackJournal::Continue(const std::string& folder, const Conte
 Status PackJournal::OpenAt(uint64_t bytes) {
   fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   if (fd_ < 0) return DiskFailure("opening", path_, errno);
+  if (flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return Fail(ErrorCode::kUnavailable, path_, ": another pack is at work on these folders: wait for it to end");
   if (ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return DiskFailure("cutting", path_, errno);
   end_ = bytes;
   return {};

@@ -141,6 +141,9 @@ Status Packer::Publish() {
   PointerPlace pointer = PublishPointer(options_.hook, options_.model, options_.state_folder, m.set_id, setup_.folders);
   report_.pointer_file = pointer.path;
   if (!pointer.note.empty()) Note(pointer.note);
+  std::vector<std::string> shards;
+  for (size_t s = 0; s < source_.shards.size(); ++s) shards.push_back(source_.ShardName(static_cast<int32_t>(s)));
+  DFIN_TRY_VOID(TidyModel(options_.hook, options_.model, shards));
   if (!work_to_publish_) return {};
   DFIN_TRY_VOID(RemoveOlder(options_.hook, m.generation, setup_.folders));
   return journal_->Remove();

@@ -59,6 +59,12 @@ PointerPlace PublishPointer(const DiskHook& hook, const std::string& model, cons
           "which folders hold the experts could not be noted, so --experts must be given: " + path.error().message()};
 }
 
+Status TidyModel(const DiskHook& hook, const std::string& model, const std::vector<std::string>& shards) {
+  DFIN_TRY_VOID(RemoveUnpublished(hook, model, kExpertPointerName));
+  for (const std::string& shard : shards) DFIN_TRY_VOID(RemoveUnpublished(hook, model, shard));
+  return {};
+}
+
 Status RemoveOlder(const DiskHook& hook, uint64_t generation, const std::vector<std::string>& folders) {
   for (const std::string& folder : folders) {
     // Manifests first: without its index a manifest is damage, an index without manifest is nothing.

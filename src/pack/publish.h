@@ -30,6 +30,9 @@ struct PointerPlace {
 PointerPlace PublishPointer(const DiskHook& hook, const std::string& model, const std::string& state_folder,
                             uint64_t set_id, const std::vector<std::string>& folders);
 
+// What interrupted calls left in the model folder: halves of emptied shards (by name) and of the pointer file.
+Status TidyModel(const DiskHook& hook, const std::string& model, const std::vector<std::string>& shards);
+
 // Manifests and indexes of generations before `generation`, and leftovers of unpublished ones.
 Status RemoveOlder(const DiskHook& hook, uint64_t generation, const std::vector<std::string>& folders);
 

@@ -223,6 +223,7 @@ Result<PackReport> Rebalancer::Run() {
       PublishPointer(options_.hook, options_.model, options_.state_folder, plan_.after.set_id, plan_.to);
   report_.pointer_file = pointer.path;
   if (!pointer.note.empty()) Note(pointer.note);
+  DFIN_TRY_VOID(TidyModel(options_.hook, options_.model, {}));
   std::vector<std::string> folders = plan_.to;
   for (const std::string& folder : plan_.from)
     if (!folder.empty() && std::find(folders.begin(), folders.end(), folder) == folders.end())

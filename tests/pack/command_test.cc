@@ -1,0 +1,111 @@
+// The commands pack and verify from outside: exit codes, streams, and a sudden end of the real program at any time.
+#include <gtest/gtest.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include "pack/pack_case.h"
+#include "support/process.h"
+
+namespace deltafin::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PackCommand : public testing::Test {
+ protected:
+  ProcessResult Run(std::vector<std::string> arguments, const std::vector<std::string>& folders = {},
+                    ProcessOptions options = {}) {
+    arguments.insert(arguments.begin() + 1, {"--model", c_.model(), "--no-state"});
+    for (const std::string& folder : folders) arguments.insert(arguments.end(), {"--to", folder});
+    options.arguments = std::move(arguments);
+    return RunProcess(DELTAFIN_PROGRAM, options);
+  }
+
+  PackCase c_;
+};
+
+TEST_F(PackCommand, PacksAndVerifiesWithNothingButMessagesOnStderr) {
+  const ProcessResult packed = Run({"pack"}, c_.drives(3));
+  EXPECT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_EQ(packed.out, "");
+  EXPECT_NE(packed.err.find("36 experts"), std::string::npos) << packed.err;
+  EXPECT_EQ(c_.InSet(c_.drives(3)), c_.originals());
+  const ProcessResult verified = Run({"verify"});
+  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  EXPECT_EQ(verified.out, "");
+  EXPECT_NE(verified.err.find("expert set: 36 experts"), std::string::npos) << verified.err;
+}
+
+TEST_F(PackCommand, VerifyNamesABadRecordOnALineAndRepairsIt) {
+  ASSERT_EQ(Run({"pack"}, c_.drives(2)).exit_code, 0);
+  const std::string path = c_.drive(1) + "/experts-g1-t3-1.bin";
+  FlipByte(path, 6 * kPackPage + 17);
+  const ProcessResult found = Run({"verify"});
+  EXPECT_EQ(found.exit_code, 6);
+  const std::string at = std::to_string(6 * kPackPage + 17);
+  EXPECT_EQ(found.out, "layer 1, expert 1: " + path + ", bytes " + at + " to " + at + ": checksum differs\n");
+  const ProcessResult repaired = Run({"verify", "--repair", "--quiet"});
+  EXPECT_EQ(repaired.exit_code, 0);
+  EXPECT_NE(repaired.out.find("repaired from the shards"), std::string::npos) << repaired.out;
+  EXPECT_EQ(Run({"verify", "--quiet"}).out, "");
+}
+
+TEST_F(PackCommand, RefusalsHaveTheirExitCodes) {
+  EXPECT_EQ(Run({"pack"}).exit_code, 2);
+  EXPECT_EQ(Run({"pack", "--dense"}, c_.drives(1)).exit_code, 2);
+  EXPECT_EQ(Run({"pack", "--replicas", "5"}, c_.drives(2)).exit_code, 2);
+  EXPECT_EQ(Run({"pack", "--rebalance", "--move"}, c_.drives(2)).exit_code, 2);
+  EXPECT_EQ(Run({"pack", "--experts", c_.drive(1)}, c_.drives(2)).exit_code, 2);
+  EXPECT_EQ(Run({"verify", "--experts", c_.drive(0)}).exit_code, 3);
+  EXPECT_EQ(Run({"verify", "--repair"}).exit_code, 2);
+  fs::remove(c_.model() + "/config.json");
+  EXPECT_EQ(Run({"pack"}, c_.drives(1)).exit_code, 3);
+}
+
+TEST_F(PackCommand, AFullDriveIs4AndAReadOnlyOneIs5) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to mount a small file system";
+  const std::string small = c_.root() + "/small";
+  fs::create_directories(small);
+  if (std::system(("mount -t tmpfs -o size=256k tmpfs " + small).c_str()) != 0)
+    GTEST_SKIP() << "a small file system cannot be mounted here";
+  const ProcessResult full = Run({"pack"}, {small, c_.drive(1)});
+  EXPECT_EQ(full.exit_code, 4) << full.err;
+  EXPECT_NE(full.err.find("needed"), std::string::npos) << full.err;
+  EXPECT_TRUE(fs::is_empty(small));
+  EXPECT_EQ(std::system(("mount -o remount,ro " + small).c_str()), 0);
+  const ProcessResult read_only = Run({"pack"}, {small, c_.drive(1)});
+  EXPECT_EQ(read_only.exit_code, 5) << read_only.err;
+  EXPECT_NE(read_only.err.find(small), std::string::npos) << read_only.err;
+  EXPECT_EQ(std::system(("umount " + small).c_str()), 0);
+}
+
+TEST_F(PackCommand, KilledAtAnyTimeItGoesOn) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  ASSERT_EQ(Run({"pack", "--move", "--quiet"}, c_.drives(3)).exit_code, 0);
+  const auto length = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+  const FileContents expected = c_.Files();
+  std::mt19937_64 random(21);
+  for (int i = 0; i < 5; ++i) {
+    c_.Reset();
+    const auto delay = std::chrono::microseconds(std::uniform_int_distribution<int64_t>(0, length)(random));
+    ProcessOptions options;
+    // A timer outlives exec, and the program does not handle its signal: it ends as from SIGKILL.
+    options.in_child = [delay] {
+      itimerval timer{};
+      timer.it_value = {delay.count() / 1'000'000, std::max<int64_t>(1, delay.count() % 1'000'000)};
+      setitimer(ITIMER_REAL, &timer, nullptr);
+    };
+    (void)Run({"pack", "--move", "--quiet"}, c_.drives(3), options);
+    const ProcessResult resumed = Run({"pack", "--move", "--quiet"}, c_.drives(3));
+    ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
+    EXPECT_EQ(Difference(expected, c_.Files()), "") << "killed after " << delay.count() << " us";
+  }
+}
+
+}  // namespace
+}  // namespace deltafin::test
