@@ -78,6 +78,10 @@ Status Rebalancer::NewPlan(const std::vector<std::string>& to) {
   if (from.empty())
     return Fail(ErrorCode::kNotFound, options_.model, ": expected a note of where its expert set is, got none: name ",
                 "its folders with --experts");
+  // The same command after it is done: the set is at its new place already.
+  for (const std::string& folder : to)
+    if (std::find(from.begin(), from.end(), folder) == from.end() && !ListFiles(folder, kManifestPrefix).empty())
+      from.push_back(folder);
   DFIN_TRY(const SetCandidate set, FindNewest(from));
   std::vector<ExpertSetDrive> drives;
   for (size_t d = 0; d < to.size(); ++d)

@@ -98,6 +98,17 @@ TEST_F(RebalanceTest, NothingToMoveIsSaid) {
   EXPECT_EQ(Difference(before, c_.Files()), "");
 }
 
+TEST_F(RebalanceTest, TheSameCommandAgainChangesNothing) {
+  PackOn(c_.drives(2), {1e9, 1e9});
+  const std::vector<std::string> to = {c_.drive(1), c_.drive(2), c_.drive(3)};
+  ASSERT_TRUE(To(to, {1e9, 1e9, 1e9}, c_.drives(2)));
+  const FileContents before = c_.Files();
+  const Result<PackReport> again = To(to, {1e9, 1e9, 1e9}, c_.drives(2));
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->bytes_written, 0u);
+  EXPECT_EQ(Difference(before, c_.Files()), "");
+}
+
 TEST_F(RebalanceTest, ADriveThatIsGoneIsMadeAgainFromTheShards) {
   PackOn(c_.drives(3), {1e9, 1e9, 1e9});
   fs::remove_all(c_.drive(1));
