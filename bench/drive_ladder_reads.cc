@@ -295,7 +295,10 @@ class PlainDisk {
   Result<double> RecordRate() {
     const int64_t start = clock_.NowNs();
     uint64_t bytes = 0;
-    while (SecondsBetween(start, clock_.NowNs()) < options_.seconds && bytes < TurnBytes()) {
+    const uint64_t layer_bytes = RecordBytes() * Experts();
+    while (bytes == 0 ||
+           (SecondsBetween(start, clock_.NowNs()) < options_.seconds && bytes + layer_bytes <= TurnBytes())) {
+      const uint64_t before = bytes;
       for (uint64_t e = 0; e < Experts(); ++e) {
         const auto span = spans_.Next(RecordBytes());
         if (!span) break;
@@ -306,6 +309,7 @@ class PlainDisk {
         bytes += span->bytes;
       }
       DFIN_TRY_VOID(countdown_.Wait());
+      if (bytes == before) break;
     }
     if (bytes == 0) return Fail(ErrorCode::kInvalidArgument, "the files are read through already");
     return static_cast<double>(bytes) / SecondsBetween(start, clock_.NowNs());

@@ -52,7 +52,7 @@ def engine_table(rows):
 
 
 def plain_table(plain):
-    lines = ["one plain disk: record reads and the probe in turns"]
+    lines = [f"one disk, record reads and the probe in turns: {plain['name']}"]
     for i, turn in enumerate(plain["rounds"]):
         lines.append(f"  turn {i + 1}: probe {turn['probe_bytes_per_second'] / 1e9:.3f} GB/s, "
                      f"records {turn['reads_bytes_per_second'] / 1e9:.3f} GB/s")

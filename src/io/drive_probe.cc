@@ -17,6 +17,8 @@ constexpr double kCellBytes = 1.0 / 70, kCompareBytes = 1.0 / 4, kPairBytes = 1.
 // Direct and buffered reads take turns, since a shared drive changes from one second to the next.
 constexpr int kTurns = 3;
 constexpr double kMuchCached = 0.1;
+// As large as what a layer's experts are read into, far beyond any processor's cache.
+constexpr uint64_t kProbeMemory = 256 * kMiB;
 constexpr uint64_t kNoByteLimit = ~uint64_t{0};
 
 struct Subject {
@@ -239,7 +241,7 @@ class Probe {
   Status ReserveMemory(uint64_t bytes) {
     if (memory_.size() >= bytes) return {};
     memory_ = AlignedBuffer();
-    DFIN_TRY(memory_, AlignedBuffer::Create(std::max(bytes, kMostProbeInFlight)));
+    DFIN_TRY(memory_, AlignedBuffer::Create(std::max(bytes, kProbeMemory)));
     std::fill_n(memory_.data(), memory_.size(), std::byte{1});
     return {};
   }

@@ -9,7 +9,8 @@ namespace {
 
 struct Slot {
   size_t stream = 0;
-  std::byte* memory = nullptr;
+  std::byte* memory = nullptr;  // its place in the first round of the memory
+  uint64_t round = 0;
   uint64_t bytes = 0;
   int64_t submitted_ns = 0;
 };
@@ -98,7 +99,8 @@ class Run {
     slot.bytes = span->bytes;
     slot.submitted_ns = clock_.NowNs();
     ++in_flight_;
-    engine_.Submit(index, {&stream.files->file(span->file, stream.direct), span->offset, span->bytes, slot.memory});
+    std::byte* destination = slot.memory + (slot.round++ % rounds_) * round_bytes_;
+    engine_.Submit(index, {&stream.files->file(span->file, stream.direct), span->offset, span->bytes, destination});
   }
 
   void Complete(IoCompletion& done, int64_t now) {
@@ -136,6 +138,7 @@ class Run {
   std::vector<uint64_t> submitted_bytes_;
   std::vector<std::vector<Completion>> completions_;
   int in_flight_ = 0;
+  uint64_t round_bytes_ = 0, rounds_ = 1;
   int64_t start_ns_ = 0;
   int64_t stop_ns_ = 0;  // when the last read was submitted; 0 = still going
   Status status_;

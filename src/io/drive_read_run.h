@@ -36,6 +36,8 @@ struct StreamRate {
 
 // A run ends when time is up or one stream has read its bytes or has no span left. `limits` are for each stream.
 // `memory` is aligned as an AlignedBuffer and holds what all streams have in flight; the engine is deep enough for it.
+// Reads go through all of the memory in turn: weights never land in memory that the processor's caches still hold, and
+// where a processor copies them (virtual disks) that is slower.
 Result<std::vector<StreamRate>> RunReads(IoEngine& engine, std::span<const ReadStream> streams,
                                          const CellLimits& limits, MutBytes memory, const Clock& clock,
                                          CancelToken cancel);
