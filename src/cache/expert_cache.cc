@@ -209,7 +209,7 @@ void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
   if (not_ours || has_another_way) {
     pending.Push(position);
   } else if (!error) {
-    error = std::move(failure).WithContext(Cat("expert ", failed.key.expert, " of layer ", failed.key.layer));
+    error = std::move(failure);
   }
 }
 

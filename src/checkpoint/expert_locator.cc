@@ -29,6 +29,9 @@ class ShardLocator final : public ExpertLocator {
   size_t PartsAvoiding(ExpertKey, std::byte*, std::span<const RecordRange>, std::span<ReadPart>) const override {
     return 0;
   }
+  size_t PartsOfRanges(ExpertKey, std::byte*, std::span<const RecordRange>, bool, std::span<ReadPart>) const override {
+    return 0;
+  }
 
   bool has_checksums() const override { return false; }
   bool ChecksumIsRight(ExpertKey, const std::byte*) const override { return true; }
@@ -78,6 +81,10 @@ class SetLocator final : public ExpertLocator {
   size_t PartsAvoiding(ExpertKey key, std::byte* slot, std::span<const RecordRange> bad,
                        std::span<ReadPart> out) const override {
     return set_.PartsAvoiding(key, slot, first_drive_, bad, out);
+  }
+  size_t PartsOfRanges(ExpertKey key, std::byte* slot, std::span<const RecordRange> ranges, bool copies,
+                       std::span<ReadPart> out) const override {
+    return set_.PartsOfRanges(key, slot, first_drive_, ranges, copies, out);
   }
 
   bool has_checksums() const override { return true; }

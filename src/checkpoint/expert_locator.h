@@ -37,6 +37,11 @@ class ExpertLocator {
   virtual size_t PartsAvoiding(ExpertKey key, std::byte* slot, std::span<const RecordRange> bad,
                                std::span<ReadPart> out) const = 0;
 
+  // Reads of `ranges` alone, into a slot that holds the record, not yet opened: from the first copies or, with
+  // `copies`, from the second ones. 0 when there are none.
+  virtual size_t PartsOfRanges(ExpertKey key, std::byte* slot, std::span<const RecordRange> ranges, bool copies,
+                               std::span<ReadPart> out) const = 0;
+
   virtual bool has_checksums() const = 0;
   // Whether the record in `slot`, as read, has the checksum that it should have.
   virtual bool ChecksumIsRight(ExpertKey key, const std::byte* slot) const = 0;

@@ -365,6 +365,26 @@ size_t ExpertSet::PartsAvoiding(ExpertKey key, std::byte* slot, int32_t first_dr
   return avoided ? plan.size() : 0;
 }
 
+size_t ExpertSet::PartsOfRanges(ExpertKey key, std::byte* slot, int32_t first_drive,
+                                std::span<const RecordRange> ranges, bool copies, std::span<ReadPart> out) const {
+  const ExpertSetEntry& entry = Entry(key);
+  size_t count = 0;
+  bool from_copies = false;
+  for (const PartPlan& part : state_->Plan(entry)) {
+    for (const RecordRange& range : ranges) {
+      const uint64_t begin = std::max(part.range.begin, range.begin), end = std::min(part.range.end, range.end);
+      if (begin >= end) continue;
+      if (count == out.size()) return 0;
+      const bool copy = copies && part.copy.file != nullptr;
+      const PartSource& from = copy ? part.copy : part.source;
+      from_copies = from_copies || copy;
+      out[count++] = {
+          {from.file, from.Offset(entry, begin), end - begin, slot + begin}, first_drive + from.piece->cut.drive, {}};
+    }
+  }
+  return copies && !from_copies ? 0 : count;
+}
+
 Result<std::vector<uint64_t>> ExpertSet::ChunkHashes(ExpertKey key) const {
   const size_t position = state_->Position(key);
   const uint64_t first = state_->chunk_starts[position], count = state_->chunk_starts[position + 1] - first;

@@ -64,6 +64,10 @@ class ExpertSet {
   // when none of those has.
   size_t PartsAvoiding(ExpertKey key, std::byte* slot, int32_t first_drive, std::span<const RecordRange> bad,
                        std::span<ReadPart> out) const;
+  // Reads of `ranges` alone (whole pages), into a slot that holds the record otherwise. With `copies`: from the copies,
+  // where they have one; 0 when none has. Also 0 when there is no room in `out`.
+  size_t PartsOfRanges(ExpertKey key, std::byte* slot, int32_t first_drive, std::span<const RecordRange> ranges,
+                       bool copies, std::span<ReadPart> out) const;
   // Checksums of the record's chunks, read from the index file now. kIo, kCorrupt. A few hundred bytes through the page
   // cache, which has them since Open(): no work for the scheduler.
   Result<std::vector<uint64_t>> ChunkHashes(ExpertKey key) const;

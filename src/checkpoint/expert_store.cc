@@ -52,8 +52,9 @@ void ExpertStore::Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoT
   request->slot = slot;
   request->priority = priority;
   request->tag = tag;
-  request->attempt = Try::kFirst;
+  request->attempt = 0;
   request->expired = false;
+  request->rest_is_right = false;
   request->done = std::move(done);
   std::array<ReadPart, IoScheduler::kMaxParts> parts;
   const size_t count = locator_->Parts(key, slot, parts);
@@ -77,7 +78,7 @@ void ExpertStore::Finish(Request* request, Status status) {
   }
   if (!status) {
     // A drive fails while second copies are kept out.
-    const bool may_go_on = request->attempt == Try::kAgain && status.error().code() == ErrorCode::kIo;
+    const bool may_go_on = request->attempt % 2 == 1 && status.error().code() == ErrorCode::kIo;
     if (may_go_on && TryAgain(request, true)) return;
     return Conclude(request, FailWith(std::move(status), NameOf(request->key)));
   }
@@ -85,6 +86,7 @@ void ExpertStore::Finish(Request* request, Status status) {
   Result<ExpertWeights> result = Examine(*request, wrong);
   if (!result) {
     request->wrong = std::move(wrong.ranges);
+    request->rest_is_right = wrong.rest_is_right;
     if (TryAgain(request, false)) return;
   }
   Conclude(request, std::move(result));
@@ -97,16 +99,17 @@ Result<ExpertWeights> ExpertStore::Examine(const Request& request, Wrong& wrong)
     const ExpertWeights weights = locator_->Open(key, request.slot);
     wrong = FindWrongScale(key, weights);
     if (wrong.ranges.empty()) {
-      if (request.attempt == Try::kFromCopies) from_copies_.fetch_add(1, std::memory_order_relaxed);
+      if (request.attempt > 0 && request.attempt % 2 == 0) from_copies_.fetch_add(1, std::memory_order_relaxed);
       return weights;
     }
   } else {
     wrong.ranges = locator_->WrongRanges(key, request.slot);
+    wrong.rest_is_right = true;
     std::string where;
     for (const RecordRange& range : wrong.ranges) where += (where.empty() ? "" : "; ") + locator_->Where(key, range);
     wrong.what = ": " + where +
                  Cat(": expected the bytes that were packed, got others (the checksum differs",
-                     request.attempt == Try::kFromCopies ? ", in the second copy too" : "",
+                     request.attempt >= 2 ? ", in the second copy too" : "",
                      "): the drive returns damaged data: run `deltafin verify --repair`");
   }
   mismatched_.fetch_add(1, std::memory_order_relaxed);
@@ -124,13 +127,14 @@ void ExpertStore::KeepToOneCopy(std::span<ReadPart> parts) const {
 bool ExpertStore::TryAgain(Request* request, bool any_copy) {
   std::array<ReadPart, IoScheduler::kMaxParts> parts;
   size_t count = 0;
-  if (request->attempt == Try::kFirst) {
-    request->attempt = Try::kAgain;
-    count = locator_->Parts(request->key, request->slot, parts);
-  } else if (request->attempt == Try::kAgain) {
-    request->attempt = Try::kFromCopies;
-    count = locator_->PartsAvoiding(request->key, request->slot, request->wrong, parts);
-  }
+  const bool copies = ++request->attempt % 2 == 0;
+  if (request->attempt == kMostTries) return false;
+  if (request->rest_is_right)
+    count = locator_->PartsOfRanges(request->key, request->slot, request->wrong, copies, parts);
+  else if (copies)
+    count = request->attempt == 2 ? locator_->PartsAvoiding(request->key, request->slot, request->wrong, parts) : 0;
+  else
+    count = request->attempt == 1 ? locator_->Parts(request->key, request->slot, parts) : 0;
   if (count == 0) return false;
   if (!any_copy) KeepToOneCopy(std::span(parts).first(count));
   Start(request, std::span(parts).first(count));

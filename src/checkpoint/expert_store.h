@@ -3,7 +3,7 @@
 // Where experts lie is the locator's business (checkpoint/expert_locator.h). Failed and hung reads are tried again by
 // the I/O scheduler; this tries again when the bytes that came are wrong: with `verify_reads` a record whose checksum
 // differs (expert sets only), always a scale byte of 255. Such a record is read again, from the first copies alone;
-// then the parts that were wrong come from their second copies; then it is kCorrupt. The scheduler outlives the store;
+// then what was wrong comes from its second copy, twice in turn; then it is kCorrupt. The scheduler outlives the store;
 // the destructor waits for reads in flight. Thread-safe. Nothing is allocated per fetch while no more than
 // `expected_in_flight` are in flight. Errors: those of the read, and kCorrupt; all name layer and expert, file and
 // bytes (the file's path begins with its drive's folder).
@@ -62,22 +62,25 @@ class ExpertStore final : public ExpertSource {
   ExpertStoreCounters counters() const;
 
  private:
-  enum class Try : uint8_t { kFirst, kAgain, kFromCopies };
+  // The first try, then in turn the first copies and the second ones: odd and even tries.
+  static constexpr int kMostTries = 5;
   struct Request {
     ExpertStore* store = nullptr;
     ExpertKey key;
     std::byte* slot = nullptr;
     IoPriority priority = IoPriority::kDemand;
     IoTag tag = 0;
-    Try attempt = Try::kFirst;
+    int attempt = 0;
     bool expired = false;                 // `done` was called with kDeadline; the slot is not free yet
     std::vector<RecordRange> wrong = {};  // of the latest try that brought wrong bytes
+    bool rest_is_right = false;           // what is not in `wrong` need not be read again
     Done done;
   };
   // Bytes that came and are not those that should have.
   struct Wrong {
     std::vector<RecordRange> ranges;  // empty: nothing is wrong
     std::string what;
+    bool rest_is_right = false;
   };
 
   Request* TakeRequest();

@@ -17,7 +17,7 @@ constexpr uint64_t kIoBytes = 4u << 20;
 
 // Reads in flight at once that the readers have room for.
 constexpr int kLeastDepth = 64;
-constexpr int kDepthPerDrive = 32;
+constexpr int kDepthPerDrive = 16;  // ... and as many again for one drive that is ahead
 
 }  // namespace
 
@@ -73,8 +73,8 @@ Status Engine::Parts::StartReaders(const EngineOptions& options, const EngineCon
   } else {
     std::string note;
     const auto drives = static_cast<int>(files.drives.size());
-    DFIN_TRY(engine,
-             CreateIoEngine({.kind = options.io, .depth = std::max(kLeastDepth, kDepthPerDrive * drives)}, &note));
+    DFIN_TRY(engine, CreateIoEngine({.kind = options.io, .depth = std::max(kLeastDepth, kDepthPerDrive * (drives + 1))},
+                                    &note));
     if (!note.empty()) context.logger.WarnOnce(note);
   }
   logger = &context.logger;

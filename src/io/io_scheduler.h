@@ -39,7 +39,7 @@ struct IoSchedulerOptions {
   std::vector<DriveInfo> drives = {{}};
   // Largest single read handed to the engine; 0 = from the drive's rate: about a millisecond of it, 64 KiB to 2 MiB.
   uint64_t chunk_bytes = 0;
-  // In flight at once on one drive (at least one chunk); 0 = from the drive's rate: eight milliseconds of it and at
+  // In flight at once on one drive (at least one chunk); 0 = from the drive's rate: 32 milliseconds of it and at
   // least 8 chunks, at most 32 MiB.
   uint64_t window_bytes = 0;
   double hang_seconds_with_copy = 2;  // a chunk out for longer ends its read, which is worth reading again

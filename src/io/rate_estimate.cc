@@ -19,7 +19,7 @@ constexpr double kEnoughSeconds = 0.1;
 constexpr uint64_t kMinChunk = 64 << 10, kMaxChunk = 2 << 20, kUnknownChunk = 1 << 20;
 constexpr uint64_t kMaxWindow = 32 << 20;
 constexpr uint64_t kWindowChunks = 8;
-constexpr double kWindowSeconds = 8e-3;
+constexpr double kWindowSeconds = 32e-3;
 
 }  // namespace
 

@@ -40,7 +40,7 @@ class RateEstimate {
 
 // About a millisecond of the rate, a power of two from 64 KiB to 2 MiB; 1 MiB when the rate is unknown (0).
 uint64_t ChunkBytesFor(double bytes_per_second);
-// Eight chunks or eight milliseconds of the rate, whichever is more, at most 32 MiB; 32 MiB when the rate is unknown.
+// Eight chunks or 32 milliseconds of the rate, whichever is more, at most 32 MiB; 32 MiB when the rate is unknown.
 uint64_t WindowBytesFor(double bytes_per_second, uint64_t chunk_bytes);
 
 }  // namespace deltafin

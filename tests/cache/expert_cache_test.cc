@@ -182,7 +182,7 @@ TEST_F(ExpertCacheTest, AFailedReadIsReportedWithLayerAndExpert) {
   const auto ready = cache_->Next({});
   ASSERT_FALSE(ready);
   EXPECT_EQ(ready.error().code(), ErrorCode::kIo);
-  EXPECT_EQ(ready.error().message(), "expert 3 of layer 7: drive gone");
+  EXPECT_EQ(ready.error().message(), "layer 7, expert 3: drive gone");
   EXPECT_EQ(cache_->Next({}).error().code(), ErrorCode::kIo) << "until it is abandoned";
   cache_->Abandon();
 }
@@ -247,7 +247,7 @@ TEST_F(ExpertCacheTest, AJoinedReadThatFailsIsReported) {
   cache_->Abandon();
   cache_->Begin(0, std::vector<int32_t>{1});
   source_->Release();
-  EXPECT_EQ(cache_->Next({}).error().message(), "expert 1 of layer 0: drive gone");
+  EXPECT_EQ(cache_->Next({}).error().message(), "layer 0, expert 1: drive gone");
   cache_->Abandon();
 }
 
@@ -361,7 +361,7 @@ TEST_F(ExpertCacheTest, AHangWithoutACopyIsAnErrorAndTheCacheGoesOn) {
   const Result<ExpertCache::Ready> ready = cache_->Next({});
   ASSERT_FALSE(ready);
   EXPECT_EQ(ready.error().code(), ErrorCode::kDeadline);
-  EXPECT_THAT(ready.error().message(), HasSubstr("expert 1 of layer 3"));
+  EXPECT_THAT(ready.error().message(), HasSubstr("layer 3, expert 1"));
   cache_->Abandon();
   Run(4, Range(0, 2));
   source_->EndHungReads();

@@ -316,7 +316,7 @@ TEST_F(SetStoreTest, DamageOfBothCopiesIsAnError) {
   const Result<ExpertWeights> weights = Fetch(key);
   ASSERT_FALSE(weights);
   EXPECT_EQ(weights.error().code(), ErrorCode::kCorrupt);
-  EXPECT_EQ(store_->counters().mismatched, 3u);
+  EXPECT_EQ(store_->counters().mismatched, 5u);
 }
 
 TEST_F(SetStoreTest, DamageIsNotNoticedWithoutVerification) {

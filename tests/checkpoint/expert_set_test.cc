@@ -30,7 +30,7 @@ class ExpertSetTest : public ::testing::Test {
   void Build(const ExpertSetOptions& options = {.rates = {3, 2, 1}}) {
     ExpertSetOptions all = options;
     if (all.rates.empty()) all.rates = {3, 2, 1};
-    all.page = 512;
+    all.page = 0;
     built_ = BuildExpertSet(model_, test::DriveFolders(parent_.path(), static_cast<int>(all.rates.size())), all);
   }
   static ModelSpec Spec() { return Checkpoint::Open({test::RepoPath("tests/data/k3-micro"), ""})->spec(); }

@@ -91,7 +91,7 @@ std::vector<Drives> Variations() {
                .verify = true,
                .fault = [](const ReadRequest& request, const std::string& folder, std::mt19937_64& random) {
                  test::FakeFault fault;
-                 if (IsOn(request, folder) && random() % 3 == 0)
+                 if (IsOn(request, folder) && random() % 5 == 0)
                    fault.flipped_byte = static_cast<int64_t>(random() % request.bytes);
                  return fault;
                }});

@@ -233,7 +233,7 @@ Result<ExpertWeights> FakeExpertSource::Outcome(const Request& request, bool unl
     if (!failures.empty()) {
       Error error = std::move(failures.back());
       failures.pop_back();
-      return Failure(std::move(error));
+      return Failure(std::move(error).WithContext(Cat("layer ", request.key.layer, ", expert ", request.key.expert)));
     }
   }
   if (unlucky) return deltafin::Fail(ErrorCode::kIo, "drive gone");
