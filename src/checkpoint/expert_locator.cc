@@ -94,18 +94,16 @@ class SetLocator final : public ExpertLocator {
   std::vector<RecordRange> WrongRanges(ExpertKey key, const std::byte* slot) const override {
     const Bytes record = Record(key, slot);
     const uint64_t chunk = set_.manifest().checksum_chunk;
-    const Result<std::vector<uint64_t>> expected = set_.ChunkHashes(key);
+    const std::span<const uint64_t> expected = set_.ChunkHashes(key);
+    const std::vector<uint64_t> got = HashChunks(record, chunk);
     std::vector<RecordRange> wrong;
-    if (expected) {
-      const std::vector<uint64_t> got = HashChunks(record, chunk);
-      for (size_t i = 0; i < got.size(); ++i) {
-        if (got[i] == (*expected)[i]) continue;
-        const RecordRange range{i * chunk, std::min<uint64_t>((i + 1) * chunk, record.size())};
-        if (!wrong.empty() && wrong.back().end == range.begin)
-          wrong.back().end = range.end;
-        else
-          wrong.push_back(range);
-      }
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (got[i] == expected[i]) continue;
+      const RecordRange range{i * chunk, std::min<uint64_t>((i + 1) * chunk, record.size())};
+      if (!wrong.empty() && wrong.back().end == range.begin)
+        wrong.back().end = range.end;
+      else
+        wrong.push_back(range);
     }
     if (wrong.empty()) wrong.push_back({0, record.size()});
     return wrong;

@@ -73,25 +73,6 @@ Result<DirectFile> OpenPiece(const std::string& path, uint64_t bytes, uint64_t p
   return file;
 }
 
-// Bytes [offset, offset + bytes) by plain reads.
-Result<std::string> ReadFileRange(const std::string& path, uint64_t offset, uint64_t bytes) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Fail(ErrorCode::kIo, path, ": ", std::strerror(errno));
-  std::string text(bytes, '\0');
-  uint64_t done = 0;
-  int error = 0;
-  while (done < bytes && error == 0) {
-    const ssize_t got = pread(fd, text.data() + done, bytes - done, static_cast<off_t>(offset + done));
-    if (got > 0) done += static_cast<uint64_t>(got);
-    if (got == 0) error = EIO;
-    if (got < 0 && errno != EINTR) error = errno;
-  }
-  close(fd);
-  if (error != 0)
-    return Fail(ErrorCode::kIo, path, ", bytes ", offset, " to ", offset + bytes - 1, ": ", std::strerror(error));
-  return text;
-}
-
 std::optional<dev_t> DeviceOf(const std::string& folder) {
   struct stat info {};
   if (stat(folder.c_str(), &info) != 0) return std::nullopt;
@@ -162,7 +143,7 @@ Status ExpertSet::State::LoadIndex() {
     const std::string path = folders[drive] + "/" + manifest.index_file;
     const Result<std::string> bytes = ReadWholeFile(path, manifest.index_bytes);
     Result<ExpertSetIndex> loaded =
-        bytes ? ExpertSetIndex::FromBytes(std::as_bytes(std::span(*bytes)), manifest, false, path)
+        bytes ? ExpertSetIndex::FromBytes(std::as_bytes(std::span(*bytes)), manifest, true, path)
               : Result<ExpertSetIndex>(Failure(bytes.error()));
     if (loaded) {
       index = std::move(*loaded);
@@ -385,27 +366,10 @@ size_t ExpertSet::PartsOfRanges(ExpertKey key, std::byte* slot, int32_t first_dr
   return copies && !from_copies ? 0 : count;
 }
 
-Result<std::vector<uint64_t>> ExpertSet::ChunkHashes(ExpertKey key) const {
+std::span<const uint64_t> ExpertSet::ChunkHashes(ExpertKey key) const {
   const size_t position = state_->Position(key);
   const uint64_t first = state_->chunk_starts[position], count = state_->chunk_starts[position + 1] - first;
-  Status error = Fail(ErrorCode::kIo, "no drive has an index");
-  for (const std::string& folder : state_->folders) {
-    if (folder.empty()) continue;
-    Result<std::string> bytes = ReadFileRange(folder + "/" + state_->manifest.index_file,
-                                              ChunkHashOffset(state_->manifest, first), count * sizeof(uint64_t));
-    if (!bytes) {
-      error = Failure(std::move(bytes.error()));
-      continue;
-    }
-    std::vector<uint64_t> hashes;
-    for (uint64_t i = 0; i < count; ++i) {
-      uint64_t hash = 0;
-      for (uint64_t b = 8; b-- > 0;) hash = hash << 8 | static_cast<unsigned char>((*bytes)[8 * i + b]);
-      hashes.push_back(hash);
-    }
-    return hashes;
-  }
-  return Failure(std::move(error.error()));
+  return std::span(state_->index.chunk_hashes).subspan(first, count);
 }
 
 std::string ExpertSet::Where(ExpertKey key, uint64_t at) const { return Where(key, RecordRange{at, at + 1}); }

@@ -68,9 +68,8 @@ class ExpertSet {
   // where they have one; 0 when none has. Also 0 when there is no room in `out`.
   size_t PartsOfRanges(ExpertKey key, std::byte* slot, int32_t first_drive, std::span<const RecordRange> ranges,
                        bool copies, std::span<ReadPart> out) const;
-  // Checksums of the record's chunks, read from the index file now. kIo, kCorrupt. A few hundred bytes through the page
-  // cache, which has them since Open(): no work for the scheduler.
-  Result<std::vector<uint64_t>> ChunkHashes(ExpertKey key) const;
+  // Checksums of the record's chunks.
+  std::span<const uint64_t> ChunkHashes(ExpertKey key) const;
   // File and offset of byte `at` of the packed record, for messages: "DRIVE/experts-g1-t3-0.bin, byte 123".
   std::string Where(ExpertKey key, uint64_t at) const;
   // "DRIVE/experts-g1-t3-0.bin, bytes 0 to 4095", one for each file that has bytes of the range.

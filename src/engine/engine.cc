@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <thread>
 
 #include "base/machine.h"
 #include "base/thread_pool.h"
@@ -14,6 +15,9 @@ namespace {
 
 // Request tables, ring and thread stacks of the readers.
 constexpr uint64_t kIoBytes = 4u << 20;
+
+// How long the end of a process waits for reads in flight.
+constexpr double kPatienceSeconds = 2;
 
 // Reads in flight at once that the readers have room for.
 constexpr int kLeastDepth = 64;
@@ -262,9 +266,17 @@ std::vector<DriveReport> Engine::drives() const {
   return out;
 }
 
-bool Engine::hangs() const { return parts_->cache->hung() > 0; }
+bool Engine::hangs() const {
+  if (parts_->cache->hung() > 0) return true;
+  const std::vector<DriveCounters> drives = parts_->io->drive_counters();
+  return std::any_of(drives.begin(), drives.end(), [](const DriveCounters& d) { return d.in_flight_bytes > 0; });
+}
 
 void Engine::LetGo(std::unique_ptr<Engine> engine) {
+  const SteadyClock clock;
+  const int64_t start = clock.NowNs();
+  while (engine != nullptr && engine->hangs() && SecondsBetween(start, clock.NowNs()) < kPatienceSeconds)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (engine == nullptr || !engine->hangs()) return;
   Parts& parts = *engine->parts_;
   {

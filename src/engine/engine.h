@@ -92,9 +92,10 @@ class Engine {
   EngineCounters counters() const;
   // Every drive that weights are read from, and what it did so far.
   std::vector<DriveReport> drives() const;
-  // A drive still holds memory of this engine: destroying it would wait for that drive.
+  // A read is in flight: destroying the engine would wait for its drive.
   bool hangs() const;
-  // For the end of a process: destroys the engine, or, when it hangs, gives it up with its memory, silenced.
+  // For the end of a process: destroys the engine or, when a drive does not answer for two seconds, gives it up with
+  // its memory, silenced.
   static void LetGo(std::unique_ptr<Engine> engine);
 
  private:

@@ -132,9 +132,12 @@ void ReadDispatcher::GiveUpWaiting(int32_t drive, int64_t now_ns) {
     return;
   }
   while (QueuedRead* read = WaitsTooLong(drive, now_ns, &next_hang_ns_)) {
+    const QueuedPart* part = read->parts;
+    while (part->part.drive != drive && part->next_of_read != nullptr) part = part->next_of_read;
+    const ReadRequest& wanted = part->part.request;
     const Status status =
-        Fail(ErrorCode::kDeadline, DriveName(drive), ": reading ", read->parts->part.request.file->path(), ": waited ",
-             SecondsBetween(read->queued_ns, now_ns),
+        Fail(ErrorCode::kDeadline, DriveName(drive), ": reading ", wanted.file->path(), ": bytes ", wanted.offset,
+             " to ", wanted.offset + wanted.bytes, ": waited ", SecondsBetween(read->queued_ns, now_ns),
              " s for a drive that answers nothing: check the drive, its cable and the system log");
     GiveUp(read, status);
   }

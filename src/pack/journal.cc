@@ -66,6 +66,25 @@ std::optional<JournalEntry> ParsePayload(uint32_t kind, Bytes payload) {
   return entry;
 }
 
+// Whether a whole entry with the right checksum lies at `at`; its size, else 0.
+size_t EntryAt(Bytes bytes, size_t at, uint64_t seed) {
+  if (bytes.size() - at < kEntryHead + 8) return 0;
+  const auto size = static_cast<size_t>(Get<uint32_t>(bytes.data() + at + 4));
+  if (size > kMaxPayload || bytes.size() - at < kEntryHead + size + 8) return 0;
+  const uint64_t hash = Get<uint64_t>(bytes.data() + at + kEntryHead + size);
+  return Hash64(bytes.subspan(at, kEntryHead + size), seed) == hash ? kEntryHead + size + 8 : 0;
+}
+
+// Where a good kEmptied entry begins behind a bad one; 0 when there is none. Everything before such an entry was
+// flushed before it was written, so what is bad there is damage and not a write that was interrupted.
+size_t LaterEmptied(Bytes bytes, size_t at, uint64_t seed) {
+  for (size_t next = at + 1; next + kEntryHead + 8 <= bytes.size(); ++next) {
+    if (Get<uint32_t>(bytes.data() + next) != static_cast<uint32_t>(JournalKind::kEmptied)) continue;
+    if (EntryAt(bytes, next, seed) != 0) return next;
+  }
+  return 0;
+}
+
 uint64_t SeedOf(std::string_view header) { return Hash64(header, 1); }
 
 std::string Head(const std::string& header) {
@@ -100,16 +119,18 @@ Result<std::optional<PackJournal::Contents>> PackJournal::Parse(Bytes bytes, con
   size_t at = kHeadBytes + static_cast<size_t>(length);
   const uint64_t seed = SeedOf(out.header);
   while (bytes.size() - at >= kEntryHead + 8) {
-    const auto kind = Get<uint32_t>(bytes.data() + at);
-    const auto size = static_cast<size_t>(Get<uint32_t>(bytes.data() + at + 4));
-    if (size > kMaxPayload || bytes.size() - at < kEntryHead + size + 8) break;
-    if (Hash64(bytes.subspan(at, kEntryHead + size), seed) != Get<uint64_t>(bytes.data() + at + kEntryHead + size))
-      break;
-    std::optional<JournalEntry> entry = ParsePayload(kind, bytes.subspan(at + kEntryHead, size));
+    const size_t size = EntryAt(bytes, at, seed);
+    if (size == 0) break;
+    std::optional<JournalEntry> entry =
+        ParsePayload(Get<uint32_t>(bytes.data() + at), bytes.subspan(at + kEntryHead, size - kEntryHead - 8));
     if (!entry) break;
     out.entries.push_back(std::move(*entry));
-    at += kEntryHead + size + 8;
+    at += size;
   }
+  if (LaterEmptied(bytes, at, seed) != 0)
+    return Fail(ErrorCode::kCorrupt, what, ": damaged at byte ", at,
+                ", before shards gave up their experts: nothing was "
+                "changed. Do not remove it, it says where those experts are: bring it back from a copy");
   out.good_bytes = at;
   return std::optional<Contents>(std::move(out));
 }
@@ -144,6 +165,7 @@ PackJournal& PackJournal::operator=(PackJournal&& other) noexcept {
   std::swap(seed_, other.seed_);
   std::swap(hook_, other.hook_);
   std::swap(fd_, other.fd_);
+  std::swap(failed_, other.failed_);
   std::swap(end_, other.end_);
   return *this;
 }
@@ -152,6 +174,9 @@ PackJournal::~PackJournal() {
 }
 
 Status PackJournal::Append(const std::vector<JournalEntry>& entries) {
+  if (failed_)
+    return Fail(ErrorCode::kIo, path_, ": an earlier write failed: give the same command again when the drive works");
+  failed_ = true;
   std::string out;
   for (const JournalEntry& entry : entries) {
     const std::string payload = Payload(entry);
@@ -169,9 +194,10 @@ Status PackJournal::Append(const std::vector<JournalEntry>& entries) {
     if (n <= 0) return DiskFailure("writing", path_, n < 0 ? errno : ENOSPC);
     done += static_cast<size_t>(n);
   }
-  end_ += out.size();
   DFIN_TRY_VOID(Announce(hook_, DiskStep::kSync, path_));
   if (fsync(fd_) != 0) return DiskFailure("flushing", path_, errno);
+  end_ += out.size();
+  failed_ = false;
   return {};
 }
 

@@ -57,7 +57,7 @@ class PackJournal {
   PackJournal& operator=(PackJournal&& other) noexcept;
   ~PackJournal();
 
-  // Durable on return.
+  // Durable on return. After a failure nothing more is appended: what reached the drive is not known.
   Status Append(const std::vector<JournalEntry>& entries);
   // The work is done.
   Status Remove();
@@ -72,6 +72,7 @@ class PackJournal {
   DiskHook hook_;
   int fd_ = -1;
   uint64_t end_ = 0;
+  bool failed_ = false;
 };
 
 }  // namespace deltafin

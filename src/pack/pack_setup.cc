@@ -154,6 +154,10 @@ Status ResumePack(UnfinishedPack unfinished, PackSetup& setup) {
         SetState::Resume(unfinished.manifest, before ? &before->manifest : nullptr, index ? &*index : nullptr);
     DFIN_TRY_VOID(ApplyJournal(unfinished.contents, path, setup));
   }
+  for (const ExpertTable& table : setup.state.manifest.tables) {
+    DFIN_TRY_VOID(CheckSlotsThere(table.pieces, table.slots, setup.folders));
+    DFIN_TRY_VOID(CheckSlotsThere(table.replica_pieces, table.replica_slots, setup.folders));
+  }
   setup.journal = std::move(unfinished.contents);
   return {};
 }

@@ -94,6 +94,8 @@ class Packer {
   Status PackList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files);
   Packed PackOne(const SourceExpert& expert, const DirectFile& file, const std::byte* in, std::byte* out) const;
   Status Take(const SourceExpert& expert, Packed packed, RecordBuffers::Buffer& buffer);
+  // That the set holds what the shards hold now.
+  Status CompareList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files);
   Status MoveShard(int32_t shard);
   Status ReadBack(const std::vector<const SourceExpert*>& experts);
   std::vector<uint32_t> ChooseCopies() const;

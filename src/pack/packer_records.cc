@@ -38,19 +38,56 @@ Status Packer::PackAll() {
 }
 
 Status Packer::PackShards(size_t begin, size_t end) {
-  std::vector<const SourceExpert*> list;
+  std::vector<const SourceExpert*> list, known_list;
   std::vector<DirectFile> open(source_.shards.size());
   std::vector<const DirectFile*> files(source_.shards.size(), nullptr);
   for (size_t i = begin; i < end; ++i) {
     const SourceExpert& expert = source_.experts[i];
-    if (setup_.state.has(expert.position)) continue;
-    list.push_back(&expert);
+    const bool known = setup_.state.has(expert.position);
+    // What an earlier call packed is compared before the shard gives it up: the shard may have been replaced since.
+    if (known && !options_.move) continue;
+    (known ? known_list : list).push_back(&expert);
     const auto shard = static_cast<size_t>(expert.shard);
     if (files[shard] != nullptr) continue;
     DFIN_TRY(open[shard], DirectFile::Open(source_.shards[shard]));
     files[shard] = &open[shard];
   }
+  DFIN_TRY_VOID(known_list.empty() ? Status() : CompareList(known_list, files));
   return list.empty() ? Status() : PackList(list, files);
+}
+
+Status Packer::CompareList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files) {
+  uint64_t alignment = setup_.state.manifest.page;
+  for (const DirectFile* file : files)
+    if (file != nullptr) alignment = std::max(alignment, file->alignment());
+  const auto wanted = static_cast<uint64_t>(source_.geometry().record_bytes());
+  const auto parts = [&](size_t i, std::byte* buffer, std::span<ReadPart> out) -> size_t {
+    out[0] = ReadPart();
+    out[0].request = {files[static_cast<size_t>(list[i]->shard)], list[i]->offset, wanted, buffer};
+    return 1;
+  };
+  const uint64_t slot_bytes = AlignUp(WidenedBytesAnywhere(wanted, alignment), alignment);
+  DFIN_TRY(const auto stream, RecordStream::Create(*io_, list.size(), Window(largest_record_, 2), slot_bytes, parts));
+  DFIN_TRY(AlignedBuffer packed_bytes,
+           AlignedBuffer::Create(AlignUp(PackedRecordBytes(source_.geometry(), 3), alignment)));
+  for (;;) {
+    DFIN_TRY(const std::optional<RecordStream::Item> item, stream->Next(cancel_));
+    if (!item) return {};
+    const SourceExpert& expert = *list[item->index];
+    const std::string name = NameOf(source_.Key(expert.position));
+    if (!item->status) return FailWith(Status(item->status), name);
+    const Packed packed = PackOne(expert, *files[static_cast<size_t>(expert.shard)], item->buffer, packed_bytes.data());
+    DFIN_TRY_VOID(Status(packed.status));
+    if (packed.hash != setup_.state.entries[expert.position].hash)
+      return Fail(
+          ErrorCode::kCorrupt, name, ": ", source_.ShardName(expert.shard),
+          " holds other bytes than the expert set: "
+          "expected checksum ",
+          setup_.state.entries[expert.position].hash, ", got ", packed.hash,
+          ": nothing was removed: find out with `deltafin verify` which of them is right (verify --repair takes the "
+          "shard's bytes where the set is damaged)");
+    stream->Recycle(*item);
+  }
 }
 
 Status Packer::PackList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files) {

@@ -118,7 +118,11 @@ Status Rebalancer::Prepare() {
   if (!resumed) DFIN_TRY_VOID(NewPlan(to));
   published_ = resumed && IsPublished(plan_.after, to);
   if (Result<PackSource> source = PackSource::Open(options_.model, "", options_.io, cancel_)) {
-    if (source->MayBe(plan_.before.model_id)) source_ = std::move(*source);
+    if (!source->MayBe(plan_.before.model_id))
+      return Fail(ErrorCode::kInvalidArgument, options_.model,
+                  ": expected the model that the expert set was packed from, got "
+                  "another one: nothing was changed");
+    source_ = std::move(*source);
   } else if (source.error().code() == ErrorCode::kCancelled) {
     return Failure(std::move(source.error()));
   }
@@ -148,6 +152,10 @@ Status Rebalancer::LoadRecords() {
         uint32_t& done = slots_done_[entry.position / 2][entry.position % 2];
         done = std::max(done, entry.slot);
       }
+  for (size_t t = 0; t < tables; ++t)
+    for (const CopyKind kind : {CopyKind::kPrimary, CopyKind::kReplica})
+      DFIN_TRY_VOID(
+          CheckSlotsThere(NewPieces(plan_, t, kind), slots_done_[t][kind == CopyKind::kPrimary ? 0 : 1], plan_.to));
   DFIN_TRY(set_, SetFiles::Open(plan_.before, plan_.from));
   DFIN_TRY(io_, MakeScheduler(options_.io, options_.model, plan_.from));
   DFIN_TRY(scratch_, AlignedBuffer::Create(largest));

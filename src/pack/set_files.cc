@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <filesystem>
 #include <mutex>
 #include <optional>
 
@@ -116,6 +117,22 @@ Status ReadNow(IoScheduler& io, std::span<const ReadPart> parts) {
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return ended; });
   return result;
+}
+
+Status CheckSlotsThere(const std::vector<ExpertPieceFile>& pieces, uint64_t slots,
+                       const std::vector<std::string>& folders) {
+  if (slots == 0) return {};
+  for (const ExpertPieceFile& piece : pieces) {
+    const std::string path = folders[static_cast<size_t>(piece.cut.drive)] + "/" + piece.file;
+    const uint64_t expected = piece.Offset(slots - 1) + piece.cut.bytes();
+    std::error_code error;
+    const uint64_t got = std::filesystem::file_size(path, error);
+    if (!error && got >= expected) continue;
+    return Fail(ErrorCode::kCorrupt, path, ": expected at least ", expected,
+                " bytes, which an earlier call wrote, got ", error ? error.message() : Cat(got),
+                ": is the drive mounted? Nothing was changed; give the same command again when the file is back");
+  }
+  return {};
 }
 
 }  // namespace deltafin

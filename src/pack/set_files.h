@@ -36,6 +36,11 @@ Result<ExpertSetIndex> LoadIndex(const ExpertSetManifest& manifest, const std::v
 
 enum class CopyKind : uint8_t { kPrimary, kReplica };
 
+// That the files of `pieces` hold `slots` slots, as a journal or manifest says they do: a drive that is not mounted
+// shows an empty folder. `folders` by drive. kCorrupt names the file.
+Status CheckSlotsThere(const std::vector<ExpertPieceFile>& pieces, uint64_t slots,
+                       const std::vector<std::string>& folders);
+
 class SetFiles {
  public:
   // Files that cannot be opened are left out. kUnsupported: a drive wants reads aligned to more than the set's page.

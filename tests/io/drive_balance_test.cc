@@ -226,7 +226,7 @@ TEST_P(SlowDrive, ASuddenSlowdownCostsLittleMoreThanWhatWasOut) {
   const Outcome outcome = Play(scenario);
   const double others = Sum(kLadder) - kLadder[slow];
   const double layer = static_cast<double>(kRecord) * kRecordsALayer / others;
-  // A window holds 8 ms of reads and more where chunks are at their smallest; all of it now takes ten times as long.
+  // A window holds 32 ms of reads and more where chunks are at their smallest; all of it now takes ten times as long.
   for (const double seconds : outcome.layer_seconds) EXPECT_LT(seconds, layer * 1.02 + 0.1);
   EXPECT_LT(outcome.layer_seconds.back(), layer);
 }

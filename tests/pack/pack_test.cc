@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 
 #include "checkpoint/expert_set.h"
@@ -210,7 +211,7 @@ TEST(PackRefuses, AScaleOf255NamingExpertAndFile) {
 TEST(PackRefuses, AnUnfinishedPackWithOtherOptionsAndSaysWhichDiffer) {
   PackCase c;
   PackOptions options = c.Options(c.drives(2));
-  int steps = 0;
+  std::atomic<int> steps{0};
   options.hook = [&](DiskStep, const std::string& path) -> Status {
     return ++steps > 8 ? Fail(ErrorCode::kIo, "broken: ", path) : Status();
   };
@@ -255,7 +256,7 @@ TEST(PackStops, WhenCancelledAndGoesOnLater) {
 TEST(PackStops, WhenADriveIsFullAndGoesOnLater) {
   PackCase c;
   PackOptions options = c.Options(c.drives(2));
-  int writes = 0;
+  std::atomic<int> writes{0};
   options.hook = [&](DiskStep step, const std::string& path) -> Status {
     if (step == DiskStep::kWrite && path.starts_with(c.drive(1)) && ++writes > 20)
       return DiskFailure("writing", path, ENOSPC);

@@ -256,6 +256,33 @@ TEST(PackJournal, ATornTailIsIgnoredAtEveryLength) {
   }
 }
 
+TEST(PackJournal, DamageBeforeShardsWereEmptiedIsRefusedAndATornTailIsNot) {
+  const TempFolder folder;
+  Result<PackJournal> journal = PackJournal::Create(folder.path(), "{\"work\":\"pack\"}", {});
+  ASSERT_TRUE(journal);
+  JournalEntry record, emptied;
+  record.whole = 3;
+  emptied.kind = JournalKind::kEmptied;
+  emptied.shard = "model-00001-of-00002.safetensors";
+  ASSERT_TRUE(journal->Append({record, record}));
+  const size_t records_end = ReadFileBytes(folder.path() + "/" + kJournalName).size();
+  ASSERT_TRUE(journal->Append({emptied}));
+  const size_t emptied_end = ReadFileBytes(folder.path() + "/" + kJournalName).size();
+  ASSERT_TRUE(journal->Append({record}));
+  const std::string bytes = ReadFileBytes(folder.path() + "/" + kJournalName);
+  const auto parse = [](const std::string& text) {
+    return PackJournal::Parse(std::as_bytes(std::span(text)), "journal");
+  };
+  std::string early = bytes, late = bytes;
+  early[records_end - 9] = static_cast<char>(early[records_end - 9] ^ 4);
+  late[emptied_end + 9] = static_cast<char>(late[emptied_end + 9] ^ 4);
+  ASSERT_FALSE(parse(early));
+  EXPECT_NE(parse(early).error().message().find("Do not remove it"), std::string::npos);
+  ASSERT_TRUE(parse(late));
+  EXPECT_EQ((*parse(late))->entries.size(), 3u);
+  EXPECT_EQ((*parse(bytes.substr(0, bytes.size() - 3)))->entries.size(), 3u);
+}
+
 TEST(PackJournal, ADamagedEntryEndsIt) {
   const TempFolder folder;
   Result<PackJournal> journal = PackJournal::Create(folder.path(), "{\"work\":\"pack\"}", {});

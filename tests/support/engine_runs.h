@@ -25,6 +25,8 @@ class OpenedEngine {
   Engine* operator->() { return engine_.value().get(); }
   bool ok() const { return engine_.has_value(); }
   const Error& error() const { return engine_.error(); }
+  // Nothing else of this object may be used afterwards.
+  std::unique_ptr<Engine> Take() { return std::move(*engine_); }
   EngineMonitor& monitor() { return monitor_; }
   std::vector<std::string> warnings() const {
     const std::lock_guard lock(warnings_mutex_);
