@@ -1,7 +1,7 @@
 // ExpertSetIndex: where each record of an expert set lies, and the checksums of records and their chunks.
 //
 // Every folder of a set holds the same index file (little-endian, docs/FORMAT.md). Loading keeps the entries (24 bytes
-// a record) in memory; checksums of chunks stay in the file until somebody verifies. Parsing is a pure function and is
+// a record) in memory and, if asked, the checksums of chunks (8 bytes a chunk). Parsing is a pure function and is
 // fuzzed. Checksums are XXH3 of the packed record, padding included; chunks lie on a grid of checksum_chunk bytes on
 // the record, so moving pieces between drives changes none. Immutable after loading; thread-safe.
 #pragma once
