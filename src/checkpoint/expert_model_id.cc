@@ -59,9 +59,9 @@ Result<uint64_t> ExpertModelId(const Checkpoint& checkpoint, IoScheduler& io, Ca
 Status CheckExpertModel(const ExpertSetManifest& manifest, uint64_t model_id) {
   if (manifest.model_id == model_id) return {};
   if (manifest.model_id == 0)
-    return Fail(ErrorCode::kInvalidArgument, "expert set ", ToHex(manifest.set_id), ": expected model ",
-                ToHex(model_id), ", got a set packed before its model could be told: run `deltafin pack` again");
-  return Fail(ErrorCode::kInvalidArgument, "expert set ", ToHex(manifest.set_id), ": expected experts of model ",
+    return Fail(ErrorCode::kCorrupt, "expert set ", ToHex(manifest.set_id), ": expected model ", ToHex(model_id),
+                ", got a set packed before its model could be told: run `deltafin pack` again");
+  return Fail(ErrorCode::kCorrupt, "expert set ", ToHex(manifest.set_id), ": expected experts of model ",
               ToHex(model_id), ", got those of model ", ToHex(manifest.model_id),
               ": name the folders that were packed from this --model");
 }

@@ -18,7 +18,7 @@ namespace deltafin {
 
 Result<uint64_t> ExpertModelId(const Checkpoint& checkpoint, IoScheduler& io, CancelToken cancel = {});
 
-// kInvalidArgument when the set was packed from another model (or from so little of one that it could not be told:
+// kCorrupt when the set was packed from another model (or from so little of one that it could not be told:
 // model_id 0).
 Status CheckExpertModel(const ExpertSetManifest& manifest, uint64_t model_id);
 

@@ -52,8 +52,8 @@ Status CheckShape(const ExpertSetManifest& m, const ModelSpec& spec, const std::
       {"experts of a layer", spec.num_experts, m.experts}};
   for (const auto& [name, expected, got] : rows)
     if (expected != got)
-      return Fail(ErrorCode::kInvalidArgument, what, ": ", name, ": expected ", expected, " as in config.json, got ",
-                  got, ": this expert set was packed from another model");
+      return Fail(ErrorCode::kCorrupt, what, ": ", name, ": expected ", expected, " as in config.json, got ", got,
+                  ": this expert set was packed from another model");
   return {};
 }
 
@@ -278,8 +278,10 @@ Result<ExpertSet> ExpertSet::Open(const std::vector<std::string>& folders, const
   if (best == nullptr) {
     std::string message = first_error->message();
     for (const std::string& problem : found.problems) message += "; " + problem;
-    const bool torn = found.damaged && first_error->code() == ErrorCode::kNotFound;
-    return Failure(Error(torn ? ErrorCode::kCorrupt : first_error->code(), std::move(message)));
+    ErrorCode code = first_error->code();
+    if (code == ErrorCode::kNotFound && found.damaged) code = ErrorCode::kCorrupt;
+    if (code == ErrorCode::kNotFound && found.unreachable) code = ErrorCode::kIo;
+    return Failure(Error(code, std::move(message)));
   }
   const int64_t all = best->manifest.moe_layers * best->manifest.experts;
   if (need == Need::kAllRecords && best->manifest.records != all)

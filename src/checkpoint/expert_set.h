@@ -3,12 +3,13 @@
 // A set has one folder a drive. Open() takes the newest generation that is there on all its drives, checks that every
 // record can be reached, and opens the files. A folder that is missing, stale or damaged is an error, unless every
 // record has a second copy on the others: then it is a warning and the drive counts as missing. Holds no weights,
-// writes nothing. Immutable after Open; thread-safe. Errors: kNotFound (folder, manifest, records), kCorrupt (torn
-// manifest or index, file too short), kInvalidArgument (folders of different sets, or of another model's), kIo,
-// kUnsupported.
+// writes nothing. Immutable after Open; thread-safe. Errors: kNotFound (manifest, records), kCorrupt (torn manifest or
+// index, file too short, a set of another model), kInvalidArgument (folders of different sets), kIo (a folder that is
+// not there), kUnsupported.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -90,7 +91,10 @@ struct ExpertSetPointer {
 };
 // Pure. kCorrupt, kUnsupported.
 Result<ExpertSetPointer> ParseExpertPointer(std::string_view text, const std::string& what);
-// Empty vector when there is none. kCorrupt when one is there and unreadable.
+// Nothing when there is none. kCorrupt when one is there and unreadable.
+Result<std::optional<ExpertSetPointer>> FindExpertPointer(const std::string& model_folder,
+                                                          const std::string& state_folder);
+// Its folders; empty when there is none.
 Result<std::vector<std::string>> FindExpertFolders(const std::string& model_folder, const std::string& state_folder);
 // Into the model folder if that can be written, else into the state folder; the path it wrote.
 Result<std::string> WriteExpertPointer(const std::string& model_folder, const std::string& state_folder,

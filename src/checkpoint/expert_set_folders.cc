@@ -49,7 +49,7 @@ Result<std::vector<uint64_t>> ListGenerations(const std::string& folder) {
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
   if (status.type() == fs::file_type::not_found)
-    return Fail(ErrorCode::kNotFound, folder, ": expected a folder of an expert set, got nothing of that name: is the ",
+    return Fail(ErrorCode::kIo, folder, ": expected a folder of an expert set, got nothing of that name: is the ",
                 "drive mounted?");
   if (!error && !fs::is_directory(status))
     return Fail(ErrorCode::kNotFound, folder, ": expected a folder of an expert set, got something else");
@@ -105,6 +105,7 @@ class Finder {
 
   void Note(Failure problem) {
     found_.damaged = found_.damaged || problem.value().code() == ErrorCode::kCorrupt;
+    found_.unreachable = found_.unreachable || problem.value().code() == ErrorCode::kIo;
     found_.problems.push_back(problem.value().message());
     if (!first_error_) first_error_ = std::move(problem);
   }

@@ -2,7 +2,7 @@
 //
 // Reads manifests only. A generation is a candidate with those of its drives that were found. Errors: kInvalidArgument
 // (no folders, folders of different sets, two folders for one drive), kNotFound and kCorrupt when there is no
-// candidate. Functions without state; thread-safe.
+// candidate; kIo when a folder is not there at all or cannot be looked at. Functions without state; thread-safe.
 #pragma once
 
 #include <string>
@@ -22,7 +22,8 @@ struct FoundSets {
   std::vector<SetCandidate> candidates;  // of one set, newest generation first; at least one
   // Folders and manifests that could not be used, and why: whole sentences.
   std::vector<std::string> problems;
-  bool damaged = false;  // one of the problems is a damaged manifest
+  bool damaged = false;      // one of the problems is a damaged manifest
+  bool unreachable = false;  // one of them is a folder that is not there or cannot be looked at
 };
 
 Result<FoundSets> FindSets(const std::vector<std::string>& folders);

@@ -81,7 +81,8 @@ Result<ExpertSetPointer> ParseExpertPointer(std::string_view text, const std::st
   return pointer;
 }
 
-Result<std::vector<std::string>> FindExpertFolders(const std::string& model_folder, const std::string& state_folder) {
+Result<std::optional<ExpertSetPointer>> FindExpertPointer(const std::string& model_folder,
+                                                          const std::string& state_folder) {
   std::vector<std::string> paths = {model_folder + "/" + kExpertPointerName};
   if (!state_folder.empty()) paths.push_back(PathInState(model_folder, state_folder));
   for (const std::string& path : paths) {
@@ -89,9 +90,14 @@ Result<std::vector<std::string>> FindExpertFolders(const std::string& model_fold
     if (!text && text.error().code() == ErrorCode::kNotFound) continue;
     if (!text) return Fail(ErrorCode::kCorrupt, path, ": cannot be read: ", text.error().message());
     DFIN_TRY(ExpertSetPointer pointer, ParseExpertPointer(*text, path));
-    return std::move(pointer.folders);
+    return std::optional(std::move(pointer));
   }
-  return std::vector<std::string>();
+  return std::optional<ExpertSetPointer>();
+}
+
+Result<std::vector<std::string>> FindExpertFolders(const std::string& model_folder, const std::string& state_folder) {
+  DFIN_TRY(std::optional<ExpertSetPointer> pointer, FindExpertPointer(model_folder, state_folder));
+  return pointer ? std::move(pointer->folders) : std::vector<std::string>();
 }
 
 Result<std::string> WriteExpertPointer(const std::string& model_folder, const std::string& state_folder,

@@ -73,7 +73,7 @@ TEST(ExpertModelId, ASetOfAnotherModelIsRefused) {
   EXPECT_TRUE(CheckExpertModel(manifest, 5));
   const Status refused = CheckExpertModel(manifest, 6);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.error().code(), ErrorCode::kCorrupt);
   EXPECT_THAT(refused.error().message(),
               AllOf(HasSubstr("0000000000000005"), HasSubstr("0000000000000006"), HasSubstr("--model")));
   manifest.model_id = 0;

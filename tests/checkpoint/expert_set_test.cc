@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
     OfOneDrive, DriveFaults,
     ::testing::Values(
         DriveFault{"TheFolderIsGone", [](const std::string& f, const BuiltExpertSet&) { fs::remove_all(f); },
-                   ErrorCode::kNotFound, "mounted"},
+                   ErrorCode::kIo, "mounted"},
         DriveFault{"TheDriveIsNotMounted",
                    [](const std::string& f, const BuiltExpertSet&) {
                      fs::remove_all(f);
@@ -370,7 +370,7 @@ TEST_F(ExpertSetTest, AnotherModelsShapeIsRefusedNamingWhatDiffers) {
     change(spec);
     const Result<ExpertSet> opened = ExpertSet::Open(built_.folders, spec);
     ASSERT_FALSE(opened) << name;
-    EXPECT_EQ(opened.error().code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(opened.error().code(), ErrorCode::kCorrupt);
     EXPECT_THAT(opened.error().message(), AllOf(HasSubstr(name), HasSubstr("another model")));
   }
 }

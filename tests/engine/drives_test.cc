@@ -346,7 +346,7 @@ TEST(ExpertFolders, OfAnotherModelAreRefused) {
   options.experts = folders;
   test::OpenedEngine engine(options);
   ASSERT_FALSE(engine.ok());
-  EXPECT_EQ(engine.error().code(), ErrorCode::kInvalidArgument) << engine.error().message();
+  EXPECT_EQ(engine.error().code(), ErrorCode::kCorrupt) << engine.error().message();
 }
 
 TEST(ExpertFolders, VerifyReadsNeedsASet) {
