@@ -58,6 +58,10 @@ Result<PackOptions> ToPackOptions(const PackCommandOptions& o) {
   if (!o.replicas.empty()) {
     Result<uint64_t> size = ParseSize(o.replicas);
     if (!size) return FailWith(std::move(size), "--replicas");
+    if (*size == 0)
+      return Fail(ErrorCode::kInvalidArgument,
+                  "--replicas: expected more than 0 bytes, got 0: leave the option out "
+                  "for no more second copies; pack takes none away");
     options.replica_bytes = *size;
   }
   const std::vector<double> rates = ProfiledRates(options.state_folder, o.to);

@@ -26,12 +26,30 @@ Failure DiskFailure(std::string_view doing, const std::string& path, int error_n
   return Fail(ErrorCode::kIo, doing, " ", path, ": ", std::strerror(error_number));
 }
 
-Status MakeWritableFolder(const std::string& folder) {
+Status CheckFolderCanBe(const std::string& folder) {
   std::error_code failed;
-  fs::create_directories(folder, failed);
+  const fs::path path = FullPath(folder);
+  const fs::file_status there = fs::status(path, failed);
+  if (fs::is_directory(there)) return {};
+  if (fs::exists(there))
+    return Fail(ErrorCode::kInvalidArgument, folder, ": expected a folder or a name that is free, got a file");
+  if (there.type() == fs::file_type::none) return DiskFailure("looking at", folder, failed.value());
+  fs::path missing = path;
+  while (!fs::exists(missing.parent_path(), failed) && missing.has_relative_path()) missing = missing.parent_path();
+  if (missing != path)
+    return Fail(ErrorCode::kIo, folder, ": expected a folder ", missing.string(),
+                " to make it in, got nothing of that name: is the drive mounted? If it is, make that folder first");
+  if (!fs::is_directory(path.parent_path(), failed))
+    return Fail(ErrorCode::kInvalidArgument, folder, ": expected a folder ", path.parent_path().string(),
+                " to make it in, got a file");
+  return {};
+}
+
+Status MakeWritableFolder(const std::string& folder) {
+  DFIN_TRY_VOID(CheckFolderCanBe(folder));
+  std::error_code failed;
+  fs::create_directory(FullPath(folder), failed);
   if (failed) return DiskFailure("making the folder", folder, failed.value());
-  if (!fs::is_directory(folder, failed))
-    return Fail(ErrorCode::kInvalidArgument, folder, ": expected a folder, got something else");
   // access() answers for the superuser too when the file system is read-only.
   if (access(folder.c_str(), W_OK | X_OK) != 0)
     return Fail(ErrorCode::kIo, folder, ": cannot be written: ", std::strerror(errno),

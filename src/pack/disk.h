@@ -28,8 +28,10 @@ inline Status Announce(const DiskHook& hook, DiskStep step, const std::string& p
 // "writing PATH: text of the system"; kUnavailable for a full drive.
 Failure DiskFailure(std::string_view doing, const std::string& path, int error_number);
 
-// Made with its parents when it is missing; must be writable. kIo when it is not, kInvalidArgument when it is no
-// folder.
+// That `folder` is one, or can be made in a parent that is there. kInvalidArgument when one of them is no folder, kIo
+// naming the first part of the path that is missing.
+Status CheckFolderCanBe(const std::string& folder);
+// Made when it is missing, its parents are not; must be writable. Errors as above; kIo when it cannot be written.
 Status MakeWritableFolder(const std::string& folder);
 // Absolute, links resolved as far as it exists.
 std::string FullPath(const std::string& path);

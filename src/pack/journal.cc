@@ -108,7 +108,8 @@ Result<std::optional<PackJournal::Contents>> PackJournal::Parse(Bytes bytes, con
   const auto damaged = [&](const char* got) {
     return Fail(
         ErrorCode::kCorrupt, what, ": expected the journal of an unfinished pack, got ", got,
-        ": remove the file and the experts-g* files beside it to start over (not after --move: then keep them)");
+        ": bring it back from a copy. Only a pack without --move may be started over, by removing the file and the "
+        "experts-g* files beside it; after --move they are the only copy");
   };
   if (bytes.size() < kHeadBytes || std::memcmp(bytes.data(), kMagic, 8) != 0) return damaged("another kind of file");
   const auto length = Get<uint64_t>(bytes.data() + 8);

@@ -3,9 +3,11 @@
 // Reads shards in the order of their bytes, writes each record's pieces to all drives, and publishes the set at the
 // end: nobody ever sees half a set. A journal in the first folder makes it resumable after any interruption (the same
 // options must be given); a finished set that is packed again with more shards present is extended. With `move` a shard
-// gives up its experts only after all of them were read back from the drives and compared; its other tensors stay. One
-// call at a time; runs threads of its own. Errors: kInvalidArgument (folders, options), kUnavailable (space: needed and
-// free, per drive), kCorrupt (a source with a scale of 255, read-back that differs), kIo, kCancelled (resumable).
+// gives up its experts only after all of them were read back from the drives and compared; its other tensors stay, with
+// a note of the set, so that no later call begins another set without them. Folders are locked: a second writer is
+// refused. Runs threads of its own. Errors: kInvalidArgument (folders, options), kUnavailable (space: needed and free,
+// per drive; another pack at work), kCorrupt (a source with a scale of 255, read-back that differs, a set of another
+// model, moved experts that these folders do not have), kIo (also folders that are not there), kCancelled (resumable).
 #pragma once
 
 #include <cstdint>
@@ -21,15 +23,16 @@
 namespace deltafin {
 
 struct PackTarget {
-  std::string folder;           // made if it does not exist
+  std::string folder;           // made if it does not exist, in a parent that does
   double bytes_per_second = 0;  // from its profile; 0 = not measured: equal shares if any is
 };
 
 struct PackOptions {
   std::string model;
   std::vector<PackTarget> targets;
-  std::string state_folder;          // header index, pointer file when the model folder cannot be written
-  uint64_t replica_bytes = 0;        // room for second copies, in all; not for Rebalance, which keeps what there is
+  std::string state_folder;  // header index, pointer file when the model folder cannot be written
+  // Room for second copies, in all. 0 keeps those that there are, less than they take is refused; not for Rebalance.
+  uint64_t replica_bytes = 0;
   std::vector<uint64_t> usage = {};  // [moe layers * experts] how often each was used; empty = not known
   // Asked once the model is open, if `usage` is empty and there are copies to choose; may answer with nothing.
   std::function<std::vector<uint64_t>(const ModelSpec& spec, uint64_t fingerprint)> usage_of = {};

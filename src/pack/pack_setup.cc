@@ -1,7 +1,6 @@
 #include "pack/pack_setup.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -9,6 +8,7 @@
 #include "checkpoint/hex.h"
 #include "pack/publish.h"
 #include "pack/set_files.h"
+#include "pack/target_folders.h"
 
 namespace deltafin {
 namespace {
@@ -50,8 +50,32 @@ void TakeOrderOfSet(const Json& header, std::vector<std::string>& folders, Json&
   if (a == b) identity["to"] = folders = std::move(then);
 }
 
+// Whether an unfinished set may be the only place of some experts.
+bool MayHoldOnlyCopies(const PackJournal::Contents& contents, const Json& header, const PackSource& source) {
+  if (header.value("work", "") != "pack") return true;
+  const Result<ExpertSetManifest> manifest = ExpertSetManifest::FromText(header.value("manifest", ""), "journal");
+  return !manifest ||
+         std::ranges::any_of(contents.entries, [](const auto& e) { return e.kind == JournalKind::kEmptied; }) ||
+         std::ranges::any_of(source.moved, [&](const auto& shard) { return shard.set == ToHex(manifest->set_id); });
+}
+
+Failure OtherOptions(const PackJournal::Contents& contents, const Json& header, const Json& identity,
+                     const std::string& path, const PackSource& source) {
+  const bool other_model = header.contains("model") && header["model"] != identity["model"];
+  const std::string differs = Differences(header, identity);
+  return Fail(
+      other_model ? ErrorCode::kCorrupt : ErrorCode::kInvalidArgument, path,
+      ": unfinished work with other options: ", differs.empty() ? "this was not the first folder of then" : differs,
+      ": give the options of then to finish it",
+      MayHoldOnlyCopies(contents, header, source)
+          ? std::string("; do not remove the file: experts may be in this unfinished set only")
+          : Cat(", or, to start over, remove this file and the ", kPiecePrefix, header.value("generation", uint64_t{0}),
+                "-* files in all its folders"));
+}
+
 // The journal in one of the folders, if there is one; refused when it is of other work.
-Result<std::optional<UnfinishedPack>> FindUnfinished(std::vector<std::string>& folders, Json identity) {
+Result<std::optional<UnfinishedPack>> FindUnfinished(std::vector<std::string>& folders, Json identity,
+                                                     const PackSource& source) {
   const std::vector<std::string> given = folders;
   for (const std::string& folder : given) {
     DFIN_TRY(std::optional<PackJournal::Contents> found, PackJournal::Read(folder));
@@ -59,17 +83,8 @@ Result<std::optional<UnfinishedPack>> FindUnfinished(std::vector<std::string>& f
     const std::string path = folder + "/" + kJournalName;
     DFIN_TRY(const Json header, ParseJson(found->header, path));
     TakeOrderOfSet(header, folders, identity);
-    const std::string differs = Differences(header, identity);
-    if (!differs.empty() || folder != folders[0]) {
-      const auto emptied = std::count_if(found->entries.begin(), found->entries.end(),
-                                         [](const JournalEntry& e) { return e.kind == JournalKind::kEmptied; });
-      return Fail(ErrorCode::kInvalidArgument, path, ": unfinished work with other options: ", differs,
-                  ": give the options of then to finish it",
-                  emptied > 0 || header.value("work", "") != "pack"
-                      ? std::string("; do not remove the file: experts are only in this unfinished set")
-                      : Cat(", or, to start over, remove this file and the ", kPiecePrefix,
-                            header.value("generation", uint64_t{0}), "-* files in all its folders"));
-    }
+    if (!Differences(header, identity).empty() || folder != folders[0])
+      return OtherOptions(*found, header, identity, path, source);
     DFIN_TRY(ExpertSetManifest manifest, ExpertSetManifest::FromText(header.value("manifest", ""), path));
     return std::optional(UnfinishedPack{std::move(*found), std::move(manifest)});
   }
@@ -82,16 +97,33 @@ Result<std::optional<SetCandidate>> FindPublished(const std::vector<std::string>
   const bool any = std::any_of(folders.begin(), folders.end(),
                                [](const std::string& f) { return !ListFiles(f, kManifestPrefix).empty(); });
   if (!any) return std::optional<SetCandidate>();
-  DFIN_TRY(SetCandidate found, FindNewest(folders));
+  DFIN_TRY(const FoundSets all, FindSets(folders));
+  SetCandidate found = NewestOf(all);
   const ExpertSetManifest& m = found.manifest;
+  if (!source.MayBe(m.model_id))
+    return Fail(ErrorCode::kCorrupt, folders[0], ": expected no expert set or one of model ", ToHex(source.model_id),
+                ", got expert set ", ToHex(m.set_id), " of model ", ToHex(m.model_id), ": give empty folders");
   const auto refuse = [&](const auto&... parts) {
     return Fail(ErrorCode::kInvalidArgument, folders[0], ": the folders hold an expert set ", parts...);
   };
-  if (!source.MayBe(m.model_id)) return refuse("of another model: give empty folders");
-  if (!IsComplete(found) || found.folders.size() != folders.size())
+  if (found.folders.size() != folders.size())
     return refuse(
         "over ", m.drives.size(), " drives, and ", folders.size(),
         " folders are given: name exactly its folders to extend it, or use --rebalance to spread it over others");
+  if (!IsComplete(found)) {
+    const auto drive = static_cast<size_t>(std::ranges::find(found.folders, "") - found.folders.begin());
+    return Fail(all.problems.empty() || all.damaged ? ErrorCode::kCorrupt : ErrorCode::kIo, NameOfDrive(m, drive),
+                ": expected its folder among those given, got none of them (", WhyMissing(all, found, folders),
+                "): nothing was changed: mount the drive, mend a damaged folder with `deltafin verify --repair`, or "
+                "use --rebalance to spread the set over other folders");
+  }
+  uint64_t copies = 0;
+  for (const ExpertTable& table : m.tables) copies += table.replica_slots * table.record_bytes;
+  if (options.replica_bytes > 0 && options.replica_bytes < copies)
+    return Fail(ErrorCode::kInvalidArgument, "--replicas: expected at least the ", copies, " bytes (",
+                FormatBytes(copies), ") of second copies that expert set ", ToHex(m.set_id), " has, got ",
+                options.replica_bytes,
+                ": pack takes no copies away: give more, or leave the option out to keep what there is");
   if (m.compact != options.compact)
     return refuse(m.compact ? "with compact scales: add --compact-scales to extend it"
                             : "without compact scales: leave --compact-scales out to extend it");
@@ -162,6 +194,18 @@ Status ResumePack(UnfinishedPack unfinished, PackSetup& setup) {
   return {};
 }
 
+Status CheckMoved(const PackOptions& options, const PackSource& source, const PackSetup& setup,
+                  const std::string& records) {
+  MoveTarget target;
+  target.set = ToHex(setup.state.manifest.set_id);
+  target.records = setup.folders[0] + "/" + records;
+  target.folders = setup.folders;
+  target.model = options.model;
+  target.state_folder = options.state_folder;
+  target.has = [&](uint32_t position) { return setup.state.has(position); };
+  return CheckMovedExperts(source.moved, target);
+}
+
 std::vector<ExpertSetDrive> DrivesOf(const PackOptions& options, const std::vector<std::string>& folders) {
   std::vector<ExpertSetDrive> drives;
   for (size_t d = 0; d < folders.size(); ++d)
@@ -174,81 +218,16 @@ std::vector<ExpertSetDrive> DrivesOf(const PackOptions& options, const std::vect
 
 }  // namespace
 
-Result<std::vector<std::string>> PrepareFolders(const std::vector<PackTarget>& targets) {
-  if (targets.empty()) return Fail(ErrorCode::kInvalidArgument, "--to: expected at least one folder, got none");
-  constexpr size_t kMostDrives = 64;
-  if (targets.size() > kMostDrives)
-    return Fail(ErrorCode::kInvalidArgument, "--to: expected at most ", kMostDrives, " folders, got ", targets.size());
-  std::vector<std::string> folders;
-  for (const PackTarget& target : targets) {
-    DFIN_TRY_VOID(MakeWritableFolder(target.folder));
-    std::string folder = FullPath(target.folder);
-    if (std::find(folders.begin(), folders.end(), folder) != folders.end())
-      return Fail(ErrorCode::kInvalidArgument, "--to: ", folder, ": expected each folder once, got it twice");
-    folders.push_back(std::move(folder));
-  }
-  return folders;
-}
-
-std::vector<std::string> SharedDevices(const std::vector<std::string>& folders) {
-  std::map<uint64_t, std::vector<std::string>> devices;
-  for (const std::string& folder : folders)
-    if (const Result<DeviceSpace> space = SpaceOf(folder)) devices[space->device].push_back(folder);
-  std::vector<std::string> notes;
-  for (const auto& [device, on_it] : devices) {
-    if (on_it.size() < 2) continue;
-    std::string names;
-    for (const std::string& folder : on_it) names += (names.empty() ? "" : ", ") + folder;
-    notes.push_back(names + ": on one device: they share its speed, and second copies there do not survive it");
-  }
-  return notes;
-}
-
-Status CheckNothingInTheWay(const std::vector<std::string>& folders, std::string_view prefix) {
-  for (const std::string& folder : folders)
-    for (const std::string& name : ListFiles(folder, prefix))
-      return Fail(ErrorCode::kInvalidArgument, folder, "/", name,
-                  ": is in the way: expected no file of that name, since no unfinished pack and no expert set here "
-                  "knows it: move it away or remove it");
-  return {};
-}
-
-Status CheckSpace(const std::vector<SpaceNeed>& needs, const std::string& freed_in, uint64_t freed) {
-  struct Device {
-    uint64_t needed = 0, free_bytes = 0;
-    std::string folders;
-  };
-  std::map<uint64_t, Device> devices;
-  for (const SpaceNeed& need : needs) {
-    DFIN_TRY(const DeviceSpace space, SpaceOf(need.folder));
-    Device& device = devices[space.device];
-    device.needed += need.bytes;
-    device.free_bytes = space.free_bytes;
-    device.folders += (device.folders.empty() ? "" : ", ") + need.folder;
-  }
-  if (freed > 0) {
-    const Result<DeviceSpace> space = SpaceOf(freed_in);
-    const auto it = space ? devices.find(space->device) : devices.end();
-    if (it != devices.end()) it->second.needed -= std::min(it->second.needed, freed);
-  }
-  std::string short_of;
-  for (const auto& [number, device] : devices)
-    if (device.needed > device.free_bytes)
-      short_of += Cat(short_of.empty() ? "" : "; ", device.folders, ": ", FormatBytes(device.needed), " needed, ",
-                      FormatBytes(device.free_bytes), " free");
-  if (short_of.empty()) return {};
-  return Fail(ErrorCode::kUnavailable, "not enough space: ", short_of,
-              ": free some, or give more folders (shares follow measured speed, not free space)");
-}
-
-Result<PackSetup> PreparePack(const PackOptions& options, const PackSource& source) {
+Result<PackSetup> PreparePack(const PackOptions& options, const PackSource& source, FolderLocks& locks) {
   PackSetup setup;
   DFIN_TRY(setup.folders, PrepareFolders(options.targets));
+  DFIN_TRY_VOID(locks.Take(setup.folders, FolderLocks::Kind::kWrites));
   setup.notes = SharedDevices(setup.folders);
   Json identity = Identity(options, source, setup.folders);
-  DFIN_TRY(std::optional<UnfinishedPack> unfinished, FindUnfinished(setup.folders, identity));
+  DFIN_TRY(std::optional<UnfinishedPack> unfinished, FindUnfinished(setup.folders, identity, source));
   if (unfinished) {
     DFIN_TRY_VOID(ResumePack(std::move(*unfinished), setup));
+    DFIN_TRY_VOID(CheckMoved(options, source, setup, kJournalName));
     return setup;
   }
   DFIN_TRY(std::optional<SetCandidate> published, FindPublished(setup.folders, options, source));
@@ -262,8 +241,11 @@ Result<PackSetup> PreparePack(const PackOptions& options, const PackSource& sour
       setup.notes.push_back(
           "the drives are not all measured, so all get equal shares: run `deltafin drives` first for "
           "shares that follow their speed");
-    setup.state = SetState::New(source, options.compact, options.checksum_chunk, drives);
+    setup.state = SetState::New(source, options.compact, options.checksum_chunk, drives, setup.folders);
   }
+  // Before anything is said to be in the way: it may be what is left of the set that the experts were moved to.
+  DFIN_TRY_VOID(CheckMoved(options, source, setup,
+                           published ? ManifestFileName(published->manifest.generation) : std::string(kJournalName)));
   const uint64_t generation = setup.state.manifest.generation;
   DFIN_TRY_VOID(CheckNothingInTheWay(setup.folders, published ? Cat(kPiecePrefix, generation, "-") : kPiecePrefix));
   identity["to"] = setup.folders;

@@ -1,6 +1,7 @@
-// pack_setup: what a call of Pack finds: target folders, an unfinished pack, a set that is to be extended, free space.
+// pack_setup: what a call of Pack finds in its target folders: an unfinished pack, a set that is to be extended,
+// nothing.
 //
-// Changes nothing but to make target folders. Errors as in pack.h.
+// Locks the folders before it reads anything in them, and changes nothing but to make them. Errors as in pack.h.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "pack/folder_locks.h"
 #include "pack/journal.h"
 #include "pack/pack.h"
 #include "pack/pack_source.h"
@@ -26,20 +28,6 @@ struct PackSetup {
   std::vector<std::string> notes;
 };
 
-Result<PackSetup> PreparePack(const PackOptions& options, const PackSource& source);
-
-// Target folders with their full paths: made, writable, each once.
-Result<std::vector<std::string>> PrepareFolders(const std::vector<PackTarget>& targets);
-// Sentences about folders that share a device.
-std::vector<std::string> SharedDevices(const std::vector<std::string>& folders);
-// kInvalidArgument naming the first file that is in the way of a new set.
-Status CheckNothingInTheWay(const std::vector<std::string>& folders, std::string_view prefix);
-
-struct SpaceNeed {
-  std::string folder;
-  uint64_t bytes = 0;
-};
-// Adds up folders on one device. `freed` bytes of `freed_in` come back while the work goes on.
-Status CheckSpace(const std::vector<SpaceNeed>& needs, const std::string& freed_in, uint64_t freed);
+Result<PackSetup> PreparePack(const PackOptions& options, const PackSource& source, FolderLocks& locks);
 
 }  // namespace deltafin

@@ -39,6 +39,7 @@ Result<PackSource> PackSource::Open(const std::string& model, const std::string&
   source.fingerprint = checkpoint.fingerprint();
   DFIN_TRY(source.model_id, ModelId(checkpoint, io, cancel));
   for (int i = 0; i < checkpoint.shard_count(); ++i) source.shards.push_back(checkpoint.shard(i).path());
+  DFIN_TRY(source.moved, FindMovedShards(model, source.spec, source.shards, cancel));
   for (uint32_t p = 0; p < source.positions(); ++p) {
     const ExpertKey key = source.Key(p);
     if (!checkpoint.has_expert(key)) continue;

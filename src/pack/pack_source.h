@@ -13,6 +13,7 @@
 #include "checkpoint/compact_scales.h"
 #include "io/direct_file.h"
 #include "io/io_scheduler.h"
+#include "pack/moved_experts.h"
 #include "spec/model_spec.h"
 
 namespace deltafin {
@@ -31,6 +32,7 @@ struct PackSource {
   uint64_t model_id = 0;              // ExpertModelId(); 0 while shards that it needs are missing
   std::vector<std::string> shards;    // paths
   std::vector<SourceExpert> experts;  // those that are there, by shard and offset
+  std::vector<MovedShard> moved;      // shards that gave up theirs
 
   static Result<PackSource> Open(const std::string& model, const std::string& state_folder, const std::string& io,
                                  CancelToken cancel);

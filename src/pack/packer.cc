@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "pack/publish.h"
 #include "pack/set_files.h"
+#include "pack/target_folders.h"
 
 namespace deltafin {
 namespace {
@@ -32,6 +33,8 @@ void Packer::Tell(const std::string& phase) {
 }
 
 Status Packer::Prepare() {
+  // A shard that gives up its experts must not be read by another pack at the time.
+  DFIN_TRY_VOID(locks_.Take({options_.model}, options_.move ? FolderLocks::Kind::kWrites : FolderLocks::Kind::kReads));
   DFIN_TRY(source_, PackSource::Open(options_.model, options_.state_folder, options_.io, cancel_));
   usage_ = options_.usage;
   if (usage_.empty() && options_.usage_of && options_.replica_bytes > 0)
@@ -41,14 +44,18 @@ Status Packer::Prepare() {
                 "--replicas: expected at least two folders, since a second copy lies on "
                 "another drive, got ",
                 options_.targets.size());
-  DFIN_TRY(setup_, PreparePack(options_, source_));
+  DFIN_TRY(setup_, PreparePack(options_, source_, locks_));
   if (setup_.published) {
     // Killed while tidying up: what it was doing is done; the rest is for a generation of its own.
     DFIN_TRY_VOID(FinishPublished());
-    DFIN_TRY(setup_, PreparePack(options_, source_));
+    DFIN_TRY(setup_, PreparePack(options_, source_, locks_));
   }
   for (const std::string& note : setup_.notes) Note(note);
   const SetState& state = setup_.state;
+  const uint64_t smallest = state.manifest.tables.front().record_bytes;
+  if (options_.replica_bytes > 0 && options_.replica_bytes < smallest)
+    return Fail(ErrorCode::kInvalidArgument, "--replicas: expected room for one expert at least, ", smallest,
+                " bytes, got ", options_.replica_bytes);
   for (const ExpertTable& table : state.manifest.tables)
     largest_record_ = std::max(largest_record_, table.record_bytes);
   progress_.bytes_done = progress_.bytes_resumed = setup_.resumed_bytes;

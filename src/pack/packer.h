@@ -13,12 +13,14 @@
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
 #include "pack/drive_writers.h"
+#include "pack/folder_locks.h"
 #include "pack/journal.h"
 #include "pack/pack.h"
 #include "pack/pack_setup.h"
 #include "pack/pack_source.h"
 #include "pack/piece_outputs.h"
 #include "pack/record_stream.h"
+#include "pack/shard_stream.h"
 
 namespace deltafin {
 
@@ -91,13 +93,13 @@ class Packer {
   Status OpenOutputs();
   Status PackAll();
   Status PackShards(size_t begin, size_t end);
-  Status PackList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files);
+  Status PackList(const ExpertList& list, const ShardFiles& files);
   Packed PackOne(const SourceExpert& expert, const DirectFile& file, const std::byte* in, std::byte* out) const;
   Status Take(const SourceExpert& expert, Packed packed, RecordBuffers::Buffer& buffer);
   // That the set holds what the shards hold now.
-  Status CompareList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files);
+  Status CompareList(const ExpertList& list, const ShardFiles& files);
   Status MoveShard(int32_t shard);
-  Status ReadBack(const std::vector<const SourceExpert*>& experts);
+  Status ReadBack(const ExpertList& experts);
   std::vector<uint32_t> ChooseCopies() const;
   Status PackCopies(const std::vector<uint32_t>& positions);
   Status Publish();
@@ -110,6 +112,7 @@ class Packer {
   const PackOptions& options_;
   const PackProgressFn& progress_fn_;
   const CancelToken cancel_;
+  FolderLocks locks_;
   PackSource source_;
   PackSetup setup_;
   uint64_t largest_record_ = 0;

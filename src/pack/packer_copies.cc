@@ -4,6 +4,7 @@
 
 #include "checkpoint/integrity.h"
 #include "pack/packer.h"
+#include "pack/records_in_flight.h"
 #include "pack/set_files.h"
 
 namespace deltafin {
@@ -46,14 +47,7 @@ Status Packer::PackCopies(const std::vector<uint32_t>& positions) {
   for (const uint32_t p : positions) progress_.bytes_total += state.table(p).record_bytes;
   // Records are written from where they were read: a buffer is read into again when it is written.
   DFIN_TRY(const auto stream, RecordStream::Create(*io_, positions.size(), window, largest_record_, parts));
-  std::deque<std::pair<RecordStream::Item, DriveWriters::Group>> writing;
-  struct WaitAll {
-    DriveWriters& writers;
-    decltype(writing)& groups;
-    ~WaitAll() {
-      for (const auto& [item, group] : groups) writers.Wait(group);
-    }
-  } wait_all{*writers_, writing};
+  RecordsInFlight writing(*writers_, *stream, window / 2);
   for (;;) {
     DFIN_TRY(const std::optional<RecordStream::Item> item, stream->Next(cancel_));
     if (!item) break;
@@ -70,17 +64,12 @@ Status Packer::PackCopies(const std::vector<uint32_t>& positions) {
     entry.kind = JournalKind::kCopy;
     entry.position = p;
     entry.slot = table.replica_slots;
-    writing.emplace_back(*item, DriveWriters::Group());
-    outputs_->Write(*writers_, writing.back().second, table.replica_pieces, entry.slot, item->buffer);
+    outputs_->Write(*writers_, writing.Add(*item), table.replica_pieces, entry.slot, item->buffer);
     state.AddCopy(p);
     progress_.bytes_done += table.record_bytes;
     report_.bytes_written += table.record_bytes;
     DFIN_TRY_VOID(batches_->Add(std::move(entry), table.record_bytes));
-    if (writing.size() >= std::max<size_t>(1, window / 2)) {
-      writers_->Wait(writing.front().second);
-      stream->Recycle(writing.front().first);
-      writing.pop_front();
-    }
+    writing.MakeRoom();
     Tell("second copies");
   }
   return batches_->Flush();

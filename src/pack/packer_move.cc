@@ -7,7 +7,7 @@
 namespace deltafin {
 
 Status Packer::MoveShard(int32_t shard) {
-  std::vector<const SourceExpert*> experts;
+  ExpertList experts;
   for (const SourceExpert& expert : source_.experts)
     if (expert.shard == shard) experts.push_back(&expert);
   const std::string name = source_.ShardName(shard);
@@ -19,13 +19,14 @@ Status Packer::MoveShard(int32_t shard) {
     entry.shard = name;
     DFIN_TRY_VOID(journal_->Append({entry}));
   }
-  DFIN_TRY_VOID(EmptyShard(options_.hook, source_.shards[static_cast<size_t>(shard)], setup_.state.manifest.set_id));
+  DFIN_TRY_VOID(EmptyShard(options_.hook, source_.shards[static_cast<size_t>(shard)], setup_.state.manifest.set_id,
+                           setup_.folders));
   ++report_.shards_emptied;
   return {};
 }
 
 // Past every cache of this machine: the files are opened for direct reads.
-Status Packer::ReadBack(const std::vector<const SourceExpert*>& experts) {
+Status Packer::ReadBack(const ExpertList& experts) {
   const SetState& state = setup_.state;
   DFIN_TRY(const SetFiles set, SetFiles::Open(state.manifest, setup_.folders));
   const auto parts = [&](size_t i, std::byte* buffer, std::span<ReadPart> out) -> size_t {

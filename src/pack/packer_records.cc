@@ -38,45 +38,34 @@ Status Packer::PackAll() {
 }
 
 Status Packer::PackShards(size_t begin, size_t end) {
-  std::vector<const SourceExpert*> list, known_list;
-  std::vector<DirectFile> open(source_.shards.size());
-  std::vector<const DirectFile*> files(source_.shards.size(), nullptr);
+  ExpertList list, known_list;
   for (size_t i = begin; i < end; ++i) {
     const SourceExpert& expert = source_.experts[i];
     const bool known = setup_.state.has(expert.position);
     // What an earlier call packed is compared before the shard gives it up: the shard may have been replaced since.
     if (known && !options_.move) continue;
     (known ? known_list : list).push_back(&expert);
-    const auto shard = static_cast<size_t>(expert.shard);
-    if (files[shard] != nullptr) continue;
-    DFIN_TRY(open[shard], DirectFile::Open(source_.shards[shard]));
-    files[shard] = &open[shard];
   }
-  DFIN_TRY_VOID(known_list.empty() ? Status() : CompareList(known_list, files));
-  return list.empty() ? Status() : PackList(list, files);
+  if (!known_list.empty()) {
+    DFIN_TRY(const ShardFiles files, OpenShards(source_, known_list));
+    DFIN_TRY_VOID(CompareList(known_list, files));
+  }
+  if (list.empty()) return {};
+  DFIN_TRY(const ShardFiles files, OpenShards(source_, list));
+  return PackList(list, files);
 }
 
-Status Packer::CompareList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files) {
-  uint64_t alignment = setup_.state.manifest.page;
-  for (const DirectFile* file : files)
-    if (file != nullptr) alignment = std::max(alignment, file->alignment());
-  const auto wanted = static_cast<uint64_t>(source_.geometry().record_bytes());
-  const auto parts = [&](size_t i, std::byte* buffer, std::span<ReadPart> out) -> size_t {
-    out[0] = ReadPart();
-    out[0].request = {files[static_cast<size_t>(list[i]->shard)], list[i]->offset, wanted, buffer};
-    return 1;
-  };
-  const uint64_t slot_bytes = AlignUp(WidenedBytesAnywhere(wanted, alignment), alignment);
-  DFIN_TRY(const auto stream, RecordStream::Create(*io_, list.size(), Window(largest_record_, 2), slot_bytes, parts));
+Status Packer::CompareList(const ExpertList& list, const ShardFiles& files) {
+  DFIN_TRY(const auto stream, ReadExperts(*io_, source_, list, files, Window(largest_record_, 2)));
   DFIN_TRY(AlignedBuffer packed_bytes,
-           AlignedBuffer::Create(AlignUp(PackedRecordBytes(source_.geometry(), 3), alignment)));
+           AlignedBuffer::Create(AlignUp(PackedRecordBytes(source_.geometry(), 3), setup_.state.manifest.page)));
   for (;;) {
     DFIN_TRY(const std::optional<RecordStream::Item> item, stream->Next(cancel_));
     if (!item) return {};
     const SourceExpert& expert = *list[item->index];
     const std::string name = NameOf(source_.Key(expert.position));
     if (!item->status) return FailWith(Status(item->status), name);
-    const Packed packed = PackOne(expert, *files[static_cast<size_t>(expert.shard)], item->buffer, packed_bytes.data());
+    const Packed packed = PackOne(expert, files[static_cast<size_t>(expert.shard)], item->buffer, packed_bytes.data());
     DFIN_TRY_VOID(Status(packed.status));
     if (packed.hash != setup_.state.entries[expert.position].hash)
       return Fail(
@@ -90,21 +79,11 @@ Status Packer::CompareList(const std::vector<const SourceExpert*>& list, const s
   }
 }
 
-Status Packer::PackList(const std::vector<const SourceExpert*>& list, const std::vector<const DirectFile*>& files) {
-  uint64_t alignment = setup_.state.manifest.page;
-  for (const DirectFile* file : files)
-    if (file != nullptr) alignment = std::max(alignment, file->alignment());
-  const auto wanted = static_cast<uint64_t>(source_.geometry().record_bytes());
+Status Packer::PackList(const ExpertList& list, const ShardFiles& files) {
   const auto at_once = static_cast<size_t>(pool_->threads());
   const size_t window = Window(largest_record_, 2 * at_once);
-  const auto parts = [&](size_t i, std::byte* buffer, std::span<ReadPart> out) -> size_t {
-    out[0] = ReadPart();
-    out[0].request = {files[static_cast<size_t>(list[i]->shard)], list[i]->offset, wanted, buffer};
-    return 1;
-  };
   DFIN_TRY(const auto buffers, RecordBuffers::Create(*writers_, window, largest_record_));
-  const uint64_t slot_bytes = AlignUp(WidenedBytesAnywhere(wanted, alignment), alignment);
-  DFIN_TRY(const auto stream, RecordStream::Create(*io_, list.size(), window, slot_bytes, parts));
+  DFIN_TRY(const auto stream, ReadExperts(*io_, source_, list, files, window));
   for (;;) {
     std::vector<RecordStream::Item> items;
     std::vector<RecordBuffers::Buffer*> out;
@@ -120,7 +99,7 @@ Status Packer::PackList(const std::vector<const SourceExpert*>& list, const std:
     pool_->ParallelFor(static_cast<int64_t>(items.size()), 1, [&](int64_t begin, int64_t end, int) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
         const SourceExpert& expert = *list[items[i].index];
-        packed[i] = PackOne(expert, *files[static_cast<size_t>(expert.shard)], items[i].buffer, out[i]->data);
+        packed[i] = PackOne(expert, files[static_cast<size_t>(expert.shard)], items[i].buffer, out[i]->data);
       }
     });
     for (size_t i = 0; i < items.size(); ++i) {

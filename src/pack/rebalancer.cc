@@ -1,11 +1,9 @@
 #include "pack/rebalancer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/json.h"
-#include "base/units.h"
+#include "checkpoint/hex.h"
 #include "checkpoint/integrity.h"
 #include "pack/publish.h"
 
@@ -21,116 +19,52 @@ void Rebalancer::Tell(const std::string& phase) {
   if (progress_fn_) progress_fn_(progress_);
 }
 
-// True when a journal of the same rebalance was found, and plan_ is what it says.
-Result<bool> Rebalancer::FindUnfinished(const std::vector<std::string>& to) {
-  std::vector<std::string> folders = to;
-  for (const std::string& folder : given_from_) folders.push_back(FullPath(folder));
-  for (const std::string& folder : folders) {
-    DFIN_TRY(std::optional<PackJournal::Contents> found, PackJournal::Read(folder));
-    if (!found) continue;
-    const std::string path = folder + "/" + kJournalName;
-    DFIN_TRY(const Json header, ParseJson(found->header, path));
-    if (header.value("work", "") != "rebalance")
-      return Fail(ErrorCode::kInvalidArgument, path, ": an unfinished pack: finish it first, with the options of then");
-    if (!header.contains("to") || header["to"] != Json(to))
-      return Fail(ErrorCode::kInvalidArgument, path, ": an unfinished rebalance with other options: to was ",
-                  header.contains("to") ? DumpJson(header["to"]) : "not known", ", is now ", DumpJson(Json(to)),
-                  ": give the folders of then to finish it");
-    DFIN_TRY(plan_.before, ExpertSetManifest::FromText(header.value("before", ""), path));
-    DFIN_TRY(plan_.after, ExpertSetManifest::FromText(header.value("after", ""), path));
-    plan_.from = header.value("from", std::vector<std::string>());
-    plan_.to = to;
-    if (plan_.from.size() != plan_.before.drives.size() || to.size() != plan_.after.drives.size() ||
-        plan_.before.tables.size() != plan_.after.tables.size())
-      return Fail(ErrorCode::kCorrupt, path, ": names other drives than its manifests");
-    unfinished_ = std::move(found);
-    return true;
+void Rebalancer::TellMissing() {
+  for (size_t d = 0; d < plan_.from.size(); ++d) {
+    const std::string& folder = plan_.from[d];
+    if (!folder.empty() && (FileExists(folder + "/" + plan_.before.index_file) ||
+                            FileExists(folder + "/" + ManifestFileName(plan_.before.generation))))
+      continue;
+    Note(Cat(NameOfDrive(plan_.before, d), folder.empty() ? "" : " in " + folder,
+             ": is not there: its bytes come from second copies or the shards"));
   }
-  return false;
 }
 
-Status Rebalancer::CheckTargets(const std::vector<std::string>& to) const {
-  for (const std::string& folder : to) {
-    const bool stays = std::find(plan_.from.begin(), plan_.from.end(), folder) != plan_.from.end();
-    DFIN_TRY_VOID(CheckNothingInTheWay(
-        {folder}, stays ? Cat(kPiecePrefix, plan_.after.generation, "-") : std::string(kPiecePrefix)));
-    if (!stays) DFIN_TRY_VOID(CheckNothingInTheWay({folder}, kManifestPrefix));
-  }
-  return {};
-}
-
-Status Rebalancer::CheckSpaceFor(const std::vector<std::string>& to) const {
-  std::vector<SpaceNeed> needs;
-  for (const std::string& folder : to) needs.push_back({folder, 2 * plan_.before.index_bytes});
+// What earlier calls copied, and pieces that stay where they are: a drive that is not mounted shows an empty folder.
+Status Rebalancer::CheckFilesThere() const {
   for (size_t t = 0; t < plan_.after.tables.size(); ++t)
-    for (const CopyKind kind : {CopyKind::kPrimary, CopyKind::kReplica})
-      for (const ExpertPieceFile& piece : NewPieces(plan_, t, kind)) {
-        const ExpertTable& table = plan_.after.tables[t];
-        needs[static_cast<size_t>(piece.cut.drive)].bytes +=
-            piece.stride * (kind == CopyKind::kPrimary ? table.slots : table.replica_slots);
-      }
-  return CheckSpace(needs, "", 0);
-}
-
-Status Rebalancer::NewPlan(const std::vector<std::string>& to) {
-  std::vector<std::string> from;
-  for (const std::string& folder : given_from_) from.push_back(FullPath(folder));
-  if (from.empty())
-    return Fail(ErrorCode::kNotFound, options_.model, ": expected a note of where its expert set is, got none: name ",
-                "its folders with --experts");
-  // The same command after it is done: the set is at its new place already.
-  for (const std::string& folder : to)
-    if (std::find(from.begin(), from.end(), folder) == from.end() && !ListFiles(folder, kManifestPrefix).empty())
-      from.push_back(folder);
-  DFIN_TRY(const SetCandidate set, FindNewest(from));
-  std::vector<ExpertSetDrive> drives;
-  for (size_t d = 0; d < to.size(); ++d)
-    drives.push_back({to[d].substr(to[d].rfind('/') + 1), options_.targets[d].bytes_per_second});
-  const bool all = std::all_of(drives.begin(), drives.end(), [](const auto& d) { return d.bytes_per_second > 0; });
-  for (ExpertSetDrive& drive : drives)
-    if (!all) drive.bytes_per_second = 0;
-  plan_ = PlanRebalance(set, to, drives);
-  nothing_to_do_ = ChangesNothing(plan_);
-  if (nothing_to_do_) return {};
-  for (size_t d = 0; d < plan_.from.size(); ++d)
-    if (plan_.from[d].empty())
-      Note(Cat("drive ", d, " of the set ('", plan_.before.drives[d].name,
-               "') is not there: its bytes come from second copies or the shards"));
-  for (const ExpertTable& table : plan_.before.tables)
-    if (to.size() < 2 && table.replica_slots > 0) Note("second copies are given up: they need another drive");
-  DFIN_TRY_VOID(CheckTargets(to));
-  DFIN_TRY_VOID(CheckSpaceFor(to));
-  plan_.after.index_bytes = IndexFileBytes(plan_.after);
-  Json header;
-  header["work"] = "rebalance";
-  header["to"] = to;
-  header["from"] = plan_.from;
-  header["before"] = plan_.before.ToText();
-  header["after"] = plan_.after.ToText();
-  header_ = DumpJson(header);
+    for (const CopyKind kind : {CopyKind::kPrimary, CopyKind::kReplica}) {
+      const ExpertTable& table = plan_.after.tables[t];
+      const bool first = kind == CopyKind::kPrimary;
+      DFIN_TRY_VOID(CheckSlotsThere(NewPieces(plan_, t, kind), slots_done_[t][first ? 0 : 1], plan_.to));
+      std::vector<ExpertPieceFile> staying;
+      for (const ExpertPieceFile& piece : first ? table.pieces : table.replica_pieces)
+        if (!piece.file.starts_with(Cat(kPiecePrefix, plan_.after.generation, "-"))) staying.push_back(piece);
+      DFIN_TRY_VOID(CheckSlotsThere(staying, first ? table.slots : table.replica_slots, plan_.to));
+    }
   return {};
 }
 
-Status Rebalancer::Prepare() {
-  DFIN_TRY(const std::vector<std::string> to, PrepareFolders(options_.targets));
-  for (const std::string& note : SharedDevices(to)) Note(note);
-  DFIN_TRY(const bool resumed, FindUnfinished(to));
-  if (!resumed) DFIN_TRY_VOID(NewPlan(to));
-  published_ = resumed && IsPublished(plan_.after, to);
-  if (Result<PackSource> source = PackSource::Open(options_.model, "", options_.io, cancel_)) {
-    if (!source->MayBe(plan_.before.model_id))
-      return Fail(ErrorCode::kInvalidArgument, options_.model,
-                  ": expected the model that the expert set was packed from, got "
-                  "another one: nothing was changed");
-    source_ = std::move(*source);
-  } else if (source.error().code() == ErrorCode::kCancelled) {
-    return Failure(std::move(source.error()));
-  }
-  return {};
+// Records that an unfinished `pack --move` left beyond the set would go with the files that are given up.
+Status Rebalancer::CheckMoved() const {
+  if (!source_) return {};
+  MoveTarget target;
+  target.set = ToHex(plan_.before.set_id);
+  for (const std::string& folder : plan_.from)
+    if (!folder.empty()) target.folders.push_back(folder);
+  target.records = target.folders.front() + "/" + ManifestFileName(plan_.before.generation);
+  target.model = options_.model;
+  target.state_folder = options_.state_folder;
+  target.has = [&](uint32_t p) { return p < index_.entries.size() && index_.entries[p].slot != kNoSlot; };
+  std::vector<MovedShard> here;
+  std::ranges::copy_if(source_->moved, std::back_inserter(here), [&](const auto& s) { return s.set == target.set; });
+  return CheckMovedExperts(here, target);
 }
 
 Status Rebalancer::LoadRecords() {
+  TellMissing();
   DFIN_TRY(index_, LoadIndex(plan_.before, plan_.from));
+  DFIN_TRY_VOID(CheckMoved());
   chunk_starts_ = index_.ChunkStarts(plan_.before);
   const size_t tables = plan_.before.tables.size();
   slots_done_.assign(tables, {0, 0});
@@ -152,10 +86,7 @@ Status Rebalancer::LoadRecords() {
         uint32_t& done = slots_done_[entry.position / 2][entry.position % 2];
         done = std::max(done, entry.slot);
       }
-  for (size_t t = 0; t < tables; ++t)
-    for (const CopyKind kind : {CopyKind::kPrimary, CopyKind::kReplica})
-      DFIN_TRY_VOID(
-          CheckSlotsThere(NewPieces(plan_, t, kind), slots_done_[t][kind == CopyKind::kPrimary ? 0 : 1], plan_.to));
+  DFIN_TRY_VOID(CheckFilesThere());
   DFIN_TRY(set_, SetFiles::Open(plan_.before, plan_.from));
   DFIN_TRY(io_, MakeScheduler(options_.io, options_.model, plan_.from));
   DFIN_TRY(scratch_, AlignedBuffer::Create(largest));
@@ -189,6 +120,9 @@ Status Rebalancer::FreeVacated() {
       DFIN_TRY_VOID(RemoveFile(options_.hook, vacated.path));
       continue;
     }
+    if (!FileExists(vacated.path))
+      return Fail(ErrorCode::kIo, vacated.path, ": expected the file that pieces of the set are in, got none: is the ",
+                  "drive mounted? Give the same command again when it is back");
     DFIN_TRY(const auto file, OutputFile::Open(vacated.path, options_.hook));
     for (uint64_t slot = 0; slot < vacated.slots; ++slot) {
       if (cancel_.cancelled()) return Fail(ErrorCode::kCancelled, "stopped");
@@ -214,13 +148,13 @@ Result<PackReport> Rebalancer::Run() {
     Note("every drive has its share already: nothing was moved");
     return std::move(report_);
   }
+  if (!published_) DFIN_TRY_VOID(LoadRecords());
   if (unfinished_) {
     DFIN_TRY(journal_, PackJournal::Continue(plan_.to[0], *unfinished_, options_.hook));
   } else {
     DFIN_TRY(journal_, PackJournal::Create(plan_.to[0], header_, options_.hook));
   }
   if (!published_) {
-    DFIN_TRY_VOID(LoadRecords());
     outputs_ = std::make_unique<PieceOutputs>(plan_.to, options_.hook);
     writers_ = std::make_unique<DriveWriters>(plan_.to.size());
     batches_ = std::make_unique<JournaledBatches>(*writers_, *outputs_, *journal_, options_.batch_bytes);

@@ -25,9 +25,13 @@ class Rebalancer {
   Status Prepare();
   Result<bool> FindUnfinished(const std::vector<std::string>& to);
   Status NewPlan(const std::vector<std::string>& to);
-  Status CheckTargets(const std::vector<std::string>& to) const;
+  Status CheckNoLeftovers(const std::vector<std::string>& from, const std::vector<std::string>& to) const;
+  Status CheckTargets(const std::vector<std::string>& to, const std::string& why_missing) const;
   Status CheckSpaceFor(const std::vector<std::string>& to) const;
+  void TellMissing();
   Status LoadRecords();
+  Status CheckFilesThere() const;
+  Status CheckMoved() const;
   Status CopyAll();
   Status CopyTable(size_t table, CopyKind kind);
   Status CopySlots(size_t table, CopyKind kind, uint32_t first_slot, const std::vector<ExpertPieceFile>& pieces);
@@ -38,6 +42,8 @@ class Rebalancer {
   // Every chunk from wherever it is sound.
   Status Rescue(uint32_t position, const std::vector<std::pair<uint64_t, uint64_t>>& chunks, std::byte* record);
   Status RescueChunk(uint32_t position, uint64_t chunk, std::byte* record);
+  // Why a copy cannot be read: which drives are not there.
+  std::string MissingFor(const SetFiles::Range& range) const;
   Status Publish();
   Status FreeVacated();
   void Note(std::string text);
@@ -50,6 +56,7 @@ class Rebalancer {
   const std::vector<std::string>& given_from_;
   const PackProgressFn& progress_fn_;
   const CancelToken cancel_;
+  FolderLocks locks_;
   RebalancePlan plan_;
   bool nothing_to_do_ = false, published_ = false;
   std::optional<PackJournal::Contents> unfinished_;

@@ -5,6 +5,7 @@
 
 #include "checkpoint/integrity.h"
 #include "pack/rebalancer.h"
+#include "pack/records_in_flight.h"
 
 namespace deltafin {
 namespace {
@@ -78,14 +79,7 @@ Status Rebalancer::CopySlots(size_t table, CopyKind kind, uint32_t first_slot,
     return incomplete[i] ? 0 : count;
   };
   DFIN_TRY(const auto stream, RecordStream::Create(*io_, positions.size() - first_slot, window, record_bytes, parts));
-  std::deque<std::pair<RecordStream::Item, DriveWriters::Group>> writing;
-  struct WaitAll {
-    DriveWriters& writers;
-    decltype(writing)& groups;
-    ~WaitAll() {
-      for (const auto& [item, group] : groups) writers.Wait(group);
-    }
-  } wait_all{*writers_, writing};
+  RecordsInFlight writing(*writers_, *stream, window / 2);
   for (;;) {
     DFIN_TRY(const std::optional<RecordStream::Item> item, stream->Next(cancel_));
     if (!item) return {};
@@ -98,17 +92,12 @@ Status Rebalancer::CopySlots(size_t table, CopyKind kind, uint32_t first_slot,
     entry.kind = JournalKind::kMoved;
     entry.position = static_cast<uint32_t>(table * 2 + static_cast<size_t>(kind));
     entry.slot = slot + 1;
-    writing.emplace_back(*item, DriveWriters::Group());
-    outputs_->Write(*writers_, writing.back().second, pieces, slot, item->buffer);
+    outputs_->Write(*writers_, writing.Add(*item), pieces, slot, item->buffer);
     progress_.bytes_done += moved;
     ++progress_.records_done;
     report_.bytes_written += moved;
     DFIN_TRY_VOID(batches_->Add(std::move(entry), moved));
-    if (writing.size() >= window / 2) {
-      writers_->Wait(writing.front().second);
-      stream->Recycle(writing.front().first);
-      writing.pop_front();
-    }
+    writing.MakeRoom();
     Tell("moving");
   }
 }
@@ -148,6 +137,18 @@ Status Rebalancer::Rescue(uint32_t position, const Ranges& chunks, std::byte* re
   return {};
 }
 
+std::string Rebalancer::MissingFor(const SetFiles::Range& range) const {
+  std::string text;
+  const std::vector<ExpertPieceFile>& pieces = set_->pieces(range.table, range.kind);
+  for (size_t p = 0; p < pieces.size(); ++p) {
+    const CutPiece& cut = pieces[p].cut;
+    if (cut.end <= range.begin || cut.begin >= range.end || set_->file(range.table, range.kind, p) != nullptr) continue;
+    text += Cat(text.empty() ? "" : " and ", NameOfDrive(plan_.before, static_cast<size_t>(cut.drive)),
+                " is not there (", set_->Path(range.table, range.kind, p), ")");
+  }
+  return text;
+}
+
 Status Rebalancer::RescueChunk(uint32_t position, uint64_t chunk, std::byte* record) {
   const ExpertSetEntry& entry = index_.entries[position];
   const uint64_t begin = chunk * plan_.before.checksum_chunk;
@@ -160,8 +161,9 @@ Status Rebalancer::RescueChunk(uint32_t position, uint64_t chunk, std::byte* rec
     if (slot == kNoSlot) continue;
     ReadPart parts[IoScheduler::kMaxParts];
     size_t count = 0;
-    if (!set_->AddParts({entry.table, kind, slot, begin, end}, record, 1, parts, &count)) {
-      tried += Cat(name, ": its drive is not there; ");
+    const SetFiles::Range range{entry.table, kind, slot, begin, end};
+    if (!set_->AddParts(range, record, 1, parts, &count)) {
+      tried += Cat(name, ": ", MissingFor(range), "; ");
       continue;
     }
     const Status read = ReadNow(*io_, std::span<const ReadPart>(parts, count));
@@ -176,7 +178,7 @@ Status Rebalancer::RescueChunk(uint32_t position, uint64_t chunk, std::byte* rec
   }
   return Fail(ErrorCode::kCorrupt, NameOf(KeyAt(plan_.before, position)), ": no sound source: ", tried,
               "shards: ", made ? "other bytes than were packed" : made.error().message(),
-              ": nothing was changed in the set; `deltafin verify --repair` may help, or give the missing drive");
+              ": nothing was changed in the set; mount what is missing, or try `deltafin verify --repair`");
 }
 
 }  // namespace deltafin

@@ -7,15 +7,39 @@
 #include <optional>
 
 #include "base/json.h"
+#include "checkpoint/hex.h"
 
 namespace deltafin {
 
 std::string IndexFileName(uint64_t generation) { return Cat(kManifestPrefix, generation, ".index"); }
 
-Result<SetCandidate> FindNewest(const std::vector<std::string>& folders) {
-  DFIN_TRY(FoundSets found, FindSets(folders));
+SetCandidate NewestOf(const FoundSets& found) {
   const auto complete = std::find_if(found.candidates.begin(), found.candidates.end(), IsComplete);
-  return std::move(complete == found.candidates.end() ? found.candidates.front() : *complete);
+  return complete == found.candidates.end() ? found.candidates.front() : *complete;
+}
+
+Result<SetCandidate> FindNewest(const std::vector<std::string>& folders) {
+  DFIN_TRY(const FoundSets found, FindSets(folders));
+  return NewestOf(found);
+}
+
+std::string NameOfDrive(const ExpertSetManifest& manifest, size_t drive) {
+  return Cat("drive ", drive, " ('", manifest.drives[drive].name, "') of expert set ", ToHex(manifest.set_id),
+             ", generation ", manifest.generation);
+}
+
+std::string WhyMissing(const FoundSets& found, const SetCandidate& chosen, const std::vector<std::string>& given) {
+  std::string why;
+  const auto add = [&](const std::string& text) { why += Cat(why.empty() ? "" : "; ", text); };
+  for (const std::string& problem : found.problems) add(problem);
+  for (const std::string& folder : given) {
+    const auto holds = [&](const SetCandidate& c) { return std::ranges::find(c.folders, folder) != c.folders.end(); };
+    if (holds(chosen)) continue;
+    const auto other = std::ranges::find_if(found.candidates, holds);
+    if (other != found.candidates.end())
+      add(Cat(folder, ": holds only generation ", other->manifest.generation, " of the set"));
+  }
+  return why.empty() ? "none of the given folders is it" : why;
 }
 
 bool IsComplete(const SetCandidate& candidate) {
@@ -48,6 +72,10 @@ Result<SetFiles> SetFiles::Open(const ExpertSetManifest& manifest, const std::ve
       std::vector<DirectFile>& files = set.files_[t][static_cast<size_t>(kind)];
       const size_t count = set.pieces(t, kind).size();
       for (size_t p = 0; p < count; ++p) {
+        if (folders[static_cast<size_t>(set.pieces(t, kind)[p].cut.drive)].empty()) {
+          files.emplace_back();
+          continue;
+        }
         Result<DirectFile> file = DirectFile::Open(set.Path(t, kind, p));
         if (file && file->alignment() > manifest.page)
           return Fail(ErrorCode::kUnsupported, file->path(), ": expected a drive that takes reads of ", manifest.page,
@@ -128,7 +156,7 @@ Status CheckSlotsThere(const std::vector<ExpertPieceFile>& pieces, uint64_t slot
     std::error_code error;
     const uint64_t got = std::filesystem::file_size(path, error);
     if (!error && got >= expected) continue;
-    return Fail(ErrorCode::kCorrupt, path, ": expected at least ", expected,
+    return Fail(error ? ErrorCode::kIo : ErrorCode::kCorrupt, path, ": expected at least ", expected,
                 " bytes, which an earlier call wrote, got ", error ? error.message() : Cat(got),
                 ": is the drive mounted? Nothing was changed; give the same command again when the file is back");
   }

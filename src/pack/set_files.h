@@ -26,10 +26,15 @@ inline constexpr std::string_view kManifestPrefix = "deltafin-experts-g";
 inline constexpr std::string_view kPiecePrefix = "experts-g";
 std::string IndexFileName(uint64_t generation);
 
-// The newest generation of which `folders` hold every drive, else the newest of any (some folders are "" then).
-// kNotFound, kCorrupt, kInvalidArgument (two sets).
+// The newest generation of which the folders hold every drive, else the newest of any (some folders are "" then).
+SetCandidate NewestOf(const FoundSets& found);
+// The same of what FindSets finds; its errors.
 Result<SetCandidate> FindNewest(const std::vector<std::string>& folders);
 bool IsComplete(const SetCandidate& candidate);
+// "drive 1 ('b') of the expert set ..., generation 2": for messages.
+std::string NameOfDrive(const ExpertSetManifest& manifest, size_t drive);
+// Why none of the `given` folders is a drive of `chosen`: damaged, stale, not there. Sentences without end, joined.
+std::string WhyMissing(const FoundSets& found, const SetCandidate& chosen, const std::vector<std::string>& given);
 
 // From the first folder whose copy is the one that the manifest names. With chunks.
 Result<ExpertSetIndex> LoadIndex(const ExpertSetManifest& manifest, const std::vector<std::string>& folders);
@@ -37,13 +42,14 @@ Result<ExpertSetIndex> LoadIndex(const ExpertSetManifest& manifest, const std::v
 enum class CopyKind : uint8_t { kPrimary, kReplica };
 
 // That the files of `pieces` hold `slots` slots, as a journal or manifest says they do: a drive that is not mounted
-// shows an empty folder. `folders` by drive. kCorrupt names the file.
+// shows an empty folder. `folders` by drive. Names the file: kIo when it is not there, kCorrupt when it is too short.
 Status CheckSlotsThere(const std::vector<ExpertPieceFile>& pieces, uint64_t slots,
                        const std::vector<std::string>& folders);
 
 class SetFiles {
  public:
-  // Files that cannot be opened are left out. kUnsupported: a drive wants reads aligned to more than the set's page.
+  // Files that cannot be opened are left out, and those of folders that are "". kUnsupported: a drive wants reads
+  // aligned to more than the set's page.
   static Result<SetFiles> Open(const ExpertSetManifest& manifest, const std::vector<std::string>& folders);
 
   const ExpertSetManifest& manifest() const { return manifest_; }

@@ -41,12 +41,17 @@ void AddMissingTables(SetState& state) {
   std::sort(tables.begin(), tables.end(), [](const auto& a, const auto& b) { return a.whole < b.whole; });
 }
 
-uint64_t SetId(const ExpertSetManifest& m, uint64_t fingerprint) {
-  std::string text = Cat(fingerprint, " ", m.compact, " ", m.page, " ", m.checksum_chunk);
+// Tells sets of one model apart: which experts it begins with, how they are cut and where it is made. No time and no
+// chance, so that a pack which was killed before its journal was there begins again with the same bytes.
+uint64_t SetId(const ExpertSetManifest& m, const PackSource& source, const std::vector<std::string>& folders) {
+  std::string text = Cat(source.fingerprint, " ", m.model_id, " ", m.compact, " ", m.page, " ", m.checksum_chunk);
   for (const ExpertTable& table : m.tables)
     for (const ExpertPieceFile& piece : table.pieces)
       text += Cat(" ", table.whole, ":", piece.cut.drive, ":", piece.cut.begin, "-", piece.cut.end);
-  return Hash64(text);
+  for (const std::string& folder : folders) text += Cat(" ", folder.size(), ":", folder);
+  std::vector<char> held(source.positions(), 0);
+  for (const SourceExpert& expert : source.experts) held[expert.position] = 1;
+  return Hash64(std::as_bytes(std::span(held)), Hash64(text));
 }
 
 }  // namespace
@@ -69,7 +74,7 @@ std::vector<ExpertPieceFile> SetState::NameFiles(const std::vector<CutPiece>& cu
 }
 
 SetState SetState::New(const PackSource& source, bool compact, uint64_t checksum_chunk,
-                       const std::vector<ExpertSetDrive>& drives) {
+                       const std::vector<ExpertSetDrive>& drives, const std::vector<std::string>& folders) {
   SetState state;
   ExpertSetManifest& m = state.manifest;
   m.model_id = source.model_id;
@@ -83,7 +88,7 @@ SetState SetState::New(const PackSource& source, bool compact, uint64_t checksum
   m.checksum_chunk = ChunkFor(AlignUp(static_cast<uint64_t>(source.geometry().record_bytes()), m.page), m.page);
   if (checksum_chunk != 0) m.checksum_chunk = AlignUp(checksum_chunk, m.page);
   AddMissingTables(state);
-  m.set_id = SetId(m, source.fingerprint);
+  m.set_id = SetId(m, source, folders);
   state.entries.resize(source.positions());
   state.chunks.resize(source.positions());
   return state;

@@ -20,10 +20,9 @@ struct SetState {
   std::vector<ExpertSetEntry> entries;        // table: into manifest.tables
   std::vector<std::vector<uint64_t>> chunks;  // of each record
 
-  // An empty set over drives of these rates (all 0: equal shares).
-  // `checksum_chunk` 0: chosen.
+  // An empty set over drives of these rates (all 0: equal shares), in `folders`. `checksum_chunk` 0: chosen.
   static SetState New(const PackSource& source, bool compact, uint64_t checksum_chunk,
-                      const std::vector<ExpertSetDrive>& drives);
+                      const std::vector<ExpertSetDrive>& drives, const std::vector<std::string>& folders);
   // The next generation of a published set.
   static SetState Extend(const ExpertSetManifest& manifest, const ExpertSetIndex& index);
   // What a journal's header keeps: manifest as ToText() gave it; the entries come from the published set, if any.

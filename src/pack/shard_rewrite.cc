@@ -56,12 +56,12 @@ struct Kept {
 };
 
 // The header's JSON with the tensors that stay, and where their bytes are in the old file's data.
-Result<std::string> SmallerHeader(const std::string& json, const std::string& path, uint64_t set_id,
+Result<std::string> SmallerHeader(const std::string& json, const std::string& path, const Json& note,
                                   std::vector<Kept>& kept) {
   DFIN_TRY(const Json header, ParseJson(json, path));
   Json smaller = Json::object();
   Json metadata = header.contains("__metadata__") ? header["__metadata__"] : Json::object();
-  metadata[std::string(kExpertsMovedTo)] = ToHex(set_id);
+  metadata.update(note);
   smaller["__metadata__"] = std::move(metadata);
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__" || ParseTensorName(name).kind == TensorName::Kind::kExpert) continue;
@@ -83,7 +83,8 @@ Result<std::string> SmallerHeader(const std::string& json, const std::string& pa
 
 }  // namespace
 
-Status EmptyShard(const DiskHook& hook, const std::string& path, uint64_t set_id) {
+Status EmptyShard(const DiskHook& hook, const std::string& path, uint64_t set_id,
+                  const std::vector<std::string>& folders) {
   // Checks the header in every respect before anything is derived from it.
   DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
   DFIN_TRY_VOID(CheckShardSize(shard, path));
@@ -92,7 +93,10 @@ Status EmptyShard(const DiskHook& hook, const std::string& path, uint64_t set_id
   std::string json(static_cast<size_t>(data_start - 8), '\0');
   DFIN_TRY_VOID(in.Read(8, std::as_writable_bytes(std::span(json))));
   std::vector<Kept> kept;
-  DFIN_TRY(const std::string header, SmallerHeader(json, path, set_id, kept));
+  Json note;
+  note[std::string(kExpertsMovedTo)] = ToHex(set_id);
+  note[std::string(kExpertsMovedFolders)] = DumpJson(folders);
+  DFIN_TRY(const std::string header, SmallerHeader(json, path, note, kept));
 
   DFIN_TRY_VOID(Announce(hook, DiskStep::kWrite, path));
   DFIN_TRY(AtomicFile out, AtomicFile::Create(path));

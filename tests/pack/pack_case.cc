@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -122,6 +123,18 @@ void PackCase::Reset() {
   fs::copy(pristine_.path(), root(), fs::copy_options::recursive);
 }
 
+void PackCase::MakeAnotherModel() {
+  const std::string name = "language_model.model.layers.1.block_sparse_moe.gate.e_score_correction_bias";
+  for (const auto& entry : fs::directory_iterator(model())) {
+    if (entry.path().extension() != ".safetensors") continue;
+    const Parsed parsed = ParseShard(ReadFileBytes(entry.path().string()));
+    if (!parsed.header.contains(name)) continue;
+    FlipByte(entry.path().string(), parsed.data + parsed.header[name]["data_offsets"][0].get<uint64_t>());
+    return;
+  }
+  DFIN_CHECK(false, "the model has router biases");
+}
+
 void PackCase::SpoilScales(ExpertKey key, int matrix) {
   for (const std::string& folder : {model(), pristine_.path() + "/model"})
     for (const auto& entry : fs::directory_iterator(folder)) {
@@ -227,6 +240,18 @@ void FlipByte(const std::string& path, uint64_t offset) {
   file.seekp(static_cast<std::streamoff>(offset));
   file.put(static_cast<char>(byte ^ 0x20));
   DFIN_CHECK(static_cast<bool>(file.flush()), "a test can change its files");
+}
+
+void InterruptMove(PackOptions options, int shards) {
+  options.move = true;
+  std::atomic<int> emptied{0};
+  options.hook = [&](DiskStep step, const std::string& path) -> Status {
+    if (emptied == shards) return Fail(ErrorCode::kIo, "broken: ", path);
+    if (step == DiskStep::kPublish && path.ends_with(".safetensors")) ++emptied;
+    return {};
+  };
+  EXPECT_FALSE(Pack(options, {}, {}));
+  EXPECT_EQ(emptied, shards);
 }
 
 std::string Difference(const FileContents& a, const FileContents& b) {

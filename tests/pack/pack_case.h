@@ -40,6 +40,8 @@ class PackCase {
 
   // Everything but the model as it was at first; the model too.
   void Reset();
+  // The model folder becomes that of a model of the same shape: one router bias differs.
+  void MakeAnotherModel();
   // Scales of one matrix of an expert that do not fit 16 exponents.
   void SpoilScales(ExpertKey key, int matrix);
 
@@ -63,6 +65,10 @@ class PackCase {
 std::string ReadFileBytes(const std::string& path);
 void WriteFileBytes(const std::string& path, const std::string& bytes);
 void FlipByte(const std::string& path, uint64_t offset);
+
+// A pack whose drives fail after `shards` shards gave up their experts: the set is unfinished, these experts are in it
+// only.
+void InterruptMove(PackOptions options, int shards);
 
 // Messages of the first difference; "" when equal.
 std::string Difference(const FileContents& a, const FileContents& b);
