@@ -26,13 +26,33 @@ std::string Line(const BadRecord& bad) {
   std::string line;
   if (bad.key.layer >= 0)
     line = Cat("layer ", bad.key.layer, ", expert ", bad.key.expert, bad.replica ? ", second copy" : "", ": ");
-  line += Cat(bad.file, ", bytes ", bad.offset, " to ", bad.offset + std::max<uint64_t>(bad.bytes, 1) - 1, ": ",
-              bad.what);
+  line += bad.file;
+  if (bad.bytes > 0) line += Cat(", bytes ", bad.offset, " to ", bad.offset + bad.bytes - 1);
+  line += ": " + bad.what;
   if (bad.repaired)
     line += ": repaired " + bad.repair_note;
   else if (!bad.repair_note.empty())
     line += ": not repaired: " + bad.repair_note;
   return Printable(line) + "\n";
+}
+
+// What was checked, what was not, and what came of it.
+std::string Summary(const VerifyReport& r, bool shards) {
+  std::string text =
+      Cat(shards ? "shards: " : "expert set: ", r.records, " experts, ", FormatBytes(r.bytes), " in ",
+          FormatSeconds(r.seconds), " (", FormatRate(static_cast<double>(r.bytes) / std::max(r.seconds, 1e-9)), "): ");
+  const bool all = r.records_absent == 0 && r.records_partly == 0;
+  if (r.bad > 0)
+    text += Cat(r.bad, " bad, ", r.repaired, " repaired");
+  else if (r.records == 0)
+    text += "nothing was checked";
+  else
+    text += all ? "all good" : "no fault found in these";
+  if (r.records_absent > 0) text += Cat("; ", r.records_absent, " experts are not in the shards and were not checked");
+  if (r.records_partly > 0)
+    text += Cat("; ", r.records_partly, " experts were checked only in part, since a drive is missing; ",
+                r.records_unreadable, " of them cannot be read without it");
+  return text + "\n";
 }
 
 Result<VerifyOptions> ToVerifyOptions(const VerifyCommandOptions& o) {
@@ -72,13 +92,7 @@ Result<int> RunVerify(const VerifyCommandOptions& o) {
   DFIN_TRY_VOID(terminal.StdoutStatus());
   for (const std::string& note : report->notes) terminal.WriteNote("deltafin: note: " + Printable(note) + "\n");
   const uint64_t left = report->bad - report->repaired;
-  if (!o.quiet)
-    terminal.WriteNote(Cat(options.experts.empty() ? "shards: " : "expert set: ", report->records, " experts, ",
-                           FormatBytes(report->bytes), " in ", FormatSeconds(report->seconds), " (",
-                           FormatRate(static_cast<double>(report->bytes) / std::max(report->seconds, 1e-9)), "): ",
-                           report->bad == 0 ? std::string("all good")
-                                            : Cat(report->bad, " bad, ", report->repaired, " repaired"),
-                           "\n"));
+  if (!o.quiet) terminal.WriteNote(Summary(*report, options.experts.empty()));
   return left == 0 ? kExitDone : kExitFaultsFound;
 }
 

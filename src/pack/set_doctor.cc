@@ -61,6 +61,8 @@ SetDoctor::Chunk SetDoctor::ReadChunk(uint32_t position, CopyKind kind, uint64_t
     part.begin = std::max(chunk.begin, pieces[p].cut.begin);
     part.end = std::min(chunk.end, pieces[p].cut.end);
     if (part.begin >= part.end) continue;
+    chunk.absent = chunk.absent || set_.folders()[static_cast<size_t>(pieces[p].cut.drive)].empty();
+    if (chunk.absent) continue;
     ReadPart read;
     size_t count = 0;
     if (set_.AddParts({entry.table, kind, Slot(position, kind), part.begin, part.end}, record_.data(), 1,
@@ -83,15 +85,19 @@ Status SetDoctor::Examine(uint32_t position, CopyKind kind, const BadRecordFn& o
   };
   for (uint64_t c = 0; c < chunks; ++c) {
     const Chunk chunk = ReadChunk(position, kind, c);
+    if (chunk.absent) continue;
     const Bytes bytes(record_.data() + chunk.begin, static_cast<size_t>(chunk.end - chunk.begin));
     if (!chunk.readable || Hash64(bytes) != chunk.hash) ExamineChunk(chunk, tell);
   }
   if (any) return {};
   BadRecord bad;
-  const ExpertPieceFile& first = set_.pieces(index_.entries[position].table, kind)[0];
+  const size_t table = index_.entries[position].table;
+  size_t piece = 0;  // the first that was read
+  while (piece + 1 < set_.pieces(table, kind).size() && set_.file(table, kind, piece) == nullptr) ++piece;
+  const ExpertPieceFile& first = set_.pieces(table, kind)[piece];
   bad.key = KeyAt(set_.manifest(), position);
   bad.replica = kind == CopyKind::kReplica;
-  bad.file = set_.Path(index_.entries[position].table, kind, 0);
+  bad.file = set_.Path(table, kind, piece);
   bad.offset = first.Offset(Slot(position, kind));
   bad.bytes = first.cut.bytes();
   bad.what = "wrong when it was first read, right when it was read again: check cable, drive and memory";

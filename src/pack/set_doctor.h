@@ -44,6 +44,7 @@ class SetDoctor {
     uint64_t begin = 0, end = 0, hash = 0;
     std::vector<Part> parts;
     bool readable = true;
+    bool absent = false;  // a part of it is on a drive that is not there
   };
 
   SetDoctor(const VerifyOptions& options, const SetFiles& set, const ExpertSetIndex& index, IoScheduler& io,

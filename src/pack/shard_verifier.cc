@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <optional>
 
 #include "base/thread_pool.h"
 #include "checkpoint/expert_set.h"
 #include "checkpoint/integrity.h"
 #include "pack/pack_source.h"
-#include "pack/record_stream.h"
 #include "pack/set_files.h"
+#include "pack/shard_stream.h"
 
 namespace deltafin {
 namespace {
@@ -31,6 +32,7 @@ class ShardVerifier {
     uint64_t offset = 0, bytes = 0;
   };
   Status Open();
+  void TellAbsent();
   void OpenSet();
   Finding Check(const SourceExpert& expert, const std::byte* buffer, MutBytes scratch) const;
   void Unreadable(const SourceExpert& expert, const Status& status);
@@ -40,8 +42,9 @@ class ShardVerifier {
   const BadRecordFn& on_bad_;
   const CancelToken cancel_;
   PackSource source_;
-  uint64_t record_bytes_ = 0, alignment_ = 1, packed_bytes_ = 0;
-  std::vector<DirectFile> files_;
+  uint64_t record_bytes_ = 0, packed_bytes_ = 0;
+  ExpertList experts_;
+  ShardFiles files_;
   std::unique_ptr<IoScheduler> io_;
   std::optional<ExpertSetManifest> manifest_;  // of the set to compare with
   ExpertSetIndex index_;
@@ -51,17 +54,33 @@ class ShardVerifier {
 Status ShardVerifier::Open() {
   DFIN_TRY(source_, PackSource::Open(options_.model, options_.state_folder, options_.io, cancel_));
   record_bytes_ = static_cast<uint64_t>(source_.geometry().record_bytes());
-  for (const std::string& path : source_.shards) {
-    DFIN_TRY(DirectFile file, DirectFile::Open(path));
-    alignment_ = std::max(alignment_, file.alignment());
-    files_.push_back(std::move(file));
-  }
+  for (const SourceExpert& expert : source_.experts) experts_.push_back(&expert);
+  DFIN_TRY(files_, OpenShards(source_, experts_));
   DFIN_TRY(io_, MakeScheduler(options_.io, options_.model, {}));
-  if (source_.experts.size() < source_.positions())
-    report_.notes.push_back(Cat(source_.positions() - source_.experts.size(), " of ", source_.positions(),
-                                " experts are not in the shards"));
+  TellAbsent();
   OpenSet();
   return {};
+}
+
+// Experts that are not in the shards are not checked, and it is said where they are.
+void ShardVerifier::TellAbsent() {
+  report_.records_absent = source_.positions() - source_.experts.size();
+  uint64_t moved = 0;
+  std::map<std::string, std::pair<uint64_t, std::string>> sets;  // experts, folders
+  for (const MovedShard& shard : source_.moved) {
+    moved += shard.positions.size();
+    auto& [count, folders] = sets[shard.set];
+    count += shard.positions.size();
+    folders.clear();
+    for (const std::string& folder : shard.folders) folders += Cat(folders.empty() ? " (in " : ", ", folder);
+  }
+  for (const auto& [set, about] : sets)
+    report_.notes.push_back(Cat(about.first, " of ", source_.positions(), " experts were moved to expert set ", set,
+                                about.second, about.second.empty() ? "" : " then)",
+                                ": not checked here: `deltafin verify --experts` with its folders checks that set"));
+  if (report_.records_absent > moved)
+    report_.notes.push_back(Cat(report_.records_absent - moved, " of ", source_.positions(),
+                                " experts are not in the shards that are there: not checked"));
 }
 
 void ShardVerifier::OpenSet() {
@@ -153,15 +172,9 @@ Result<VerifyReport> ShardVerifier::Run(const VerifyProgressFn& progress) {
   DFIN_TRY_VOID(Open());
   ThreadPool pool(std::min(UsableCores(), kMostThreads));
   const auto at_once = static_cast<size_t>(pool.threads());
-  const std::vector<SourceExpert>& experts = source_.experts;
-  const uint64_t slot_bytes = AlignUp(WidenedBytesAnywhere(record_bytes_, alignment_), alignment_);
-  const auto parts = [&](size_t i, std::byte* buffer, std::span<ReadPart> out) -> size_t {
-    out[0] = ReadPart();
-    out[0].request = {&files_[static_cast<size_t>(experts[i].shard)], experts[i].offset, record_bytes_, buffer};
-    return 1;
-  };
-  const size_t window = std::clamp<size_t>(static_cast<size_t>(kWindowBytes / slot_bytes), 3 * at_once, kMostInWindow);
-  DFIN_TRY(const auto stream, RecordStream::Create(*io_, experts.size(), window, slot_bytes, parts));
+  const size_t window =
+      std::clamp<size_t>(static_cast<size_t>(kWindowBytes / record_bytes_), 3 * at_once, kMostInWindow);
+  DFIN_TRY(const auto stream, ReadExperts(*io_, source_, experts_, files_, window));
   DFIN_TRY(const AlignedBuffer scratch, AlignedBuffer::Create(std::max<uint64_t>(1, packed_bytes_) * at_once));
   for (;;) {
     std::vector<RecordStream::Item> items;
@@ -176,11 +189,11 @@ Result<VerifyReport> ShardVerifier::Run(const VerifyProgressFn& progress) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
         if (items[i].status)
           findings[i] =
-              Check(experts[items[i].index], items[i].buffer,
+              Check(*experts_[items[i].index], items[i].buffer,
                     scratch.span().subspan(i * static_cast<size_t>(packed_bytes_), static_cast<size_t>(packed_bytes_)));
     });
     for (size_t i = 0; i < items.size(); ++i) {
-      const SourceExpert& expert = experts[items[i].index];
+      const SourceExpert& expert = *experts_[items[i].index];
       stream->Recycle(items[i]);
       ++report_.records;
       report_.bytes += record_bytes_;
@@ -189,7 +202,7 @@ Result<VerifyReport> ShardVerifier::Run(const VerifyProgressFn& progress) {
       else if (!findings[i].what.empty())
         Bad(expert, findings[i]);
     }
-    if (progress) progress(report_.bytes, experts.size() * record_bytes_);
+    if (progress) progress(report_.bytes, experts_.size() * record_bytes_);
   }
 }
 

@@ -4,8 +4,9 @@
 // drive's manifest and index. Shards have no checksums of their own: they are checked for scales of 255, and against
 // the expert set when there is one. Reads at background priority, as fast as the drives deliver. Repair rewrites only
 // bytes that are wrong, from the second copy or the shards, and only when the source's own checksum is right; what was
-// rewritten is read again. One call at a time. Errors: kNotFound (a drive of the set is not among the folders),
-// kInvalidArgument, kIo (nothing can be read at all), kCancelled.
+// rewritten is read again. A drive of the set that is not among the folders is a fault that is told; what the others
+// hold is checked. One call at a time. Errors: kInvalidArgument (also folders of two sets), kNotFound and kIo (nothing
+// can be read at all), kUnavailable (repair, while a pack is at work), kCancelled.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +31,10 @@ struct VerifyOptions {
 };
 
 struct BadRecord {
-  ExpertKey key{-1, -1};  // layer -1: a manifest or an index
+  ExpertKey key{-1, -1};  // layer -1: a manifest, an index, a shard, a drive's folder
   bool replica = false;
   std::string file;
-  uint64_t offset = 0, bytes = 0;  // in that file
+  uint64_t offset = 0, bytes = 0;  // in that file; no bytes: all of it, or a folder
   std::string what;                // "checksum differs", "read failed: ...", "padding is not zero"
   bool repaired = false;
   std::string repair_note;  // from where, or why not
@@ -41,6 +42,9 @@ struct BadRecord {
 
 struct VerifyReport {
   uint64_t records = 0;
+  uint64_t records_partly = 0;      // of those, with a part on a drive that is missing: that part was not checked
+  uint64_t records_unreadable = 0;  // of those, without a second copy of that part
+  uint64_t records_absent = 0;      // shards only: that they do not hold, so they were not checked
   uint64_t bytes = 0;
   uint64_t bad = 0, repaired = 0;
   double seconds = 0;

@@ -60,10 +60,39 @@ TEST_F(PackCommand, RefusalsHaveTheirExitCodes) {
   EXPECT_EQ(Run({"pack", "--replicas", "5"}, c_.drives(2)).exit_code, 2);
   EXPECT_EQ(Run({"pack", "--rebalance", "--move"}, c_.drives(2)).exit_code, 2);
   EXPECT_EQ(Run({"pack", "--experts", c_.drive(1)}, c_.drives(2)).exit_code, 2);
-  EXPECT_EQ(Run({"verify", "--experts", c_.drive(0)}).exit_code, 3);
+  EXPECT_EQ(Run({"pack", "--replicas", "0GB"}, c_.drives(2)).exit_code, 2);
+  EXPECT_EQ(Run({"pack"}, {c_.model() + "/config.json"}).exit_code, 2);
+  EXPECT_EQ(Run({"pack"}, {c_.root() + "/not-mounted/k3"}).exit_code, 5);
+  EXPECT_EQ(Run({"verify", "--experts", c_.drive(0)}).exit_code, 5);
   EXPECT_EQ(Run({"verify", "--repair"}).exit_code, 2);
   fs::remove(c_.model() + "/config.json");
   EXPECT_EQ(Run({"pack"}, c_.drives(1)).exit_code, 3);
+}
+
+TEST_F(PackCommand, AnotherModelIsBadDataForEveryCommand) {
+  ASSERT_EQ(Run({"pack"}, c_.drives(2)).exit_code, 0);
+  c_.MakeAnotherModel();
+  EXPECT_EQ(Run({"pack"}, c_.drives(2)).exit_code, 3);
+  EXPECT_EQ(Run({"pack", "--rebalance"}, c_.drives(3)).exit_code, 3);
+  const ProcessResult run = Run({"run", "--prompt-ids", "1", "--ids", "--max-new", "1"});
+  EXPECT_EQ(run.exit_code, 3) << run.err;
+}
+
+TEST_F(PackCommand, VerifySaysWhatItDidNotCheck) {
+  ASSERT_EQ(Run({"pack", "--move", "--replicas", "100MB"}, c_.drives(3)).exit_code, 0);
+  const ProcessResult shards = Run({"verify", "--shards"});
+  EXPECT_EQ(shards.exit_code, 0);
+  EXPECT_EQ(shards.err.find("all good"), std::string::npos) << shards.err;
+  EXPECT_NE(shards.err.find("nothing was checked; 36 experts are not in the shards"), std::string::npos) << shards.err;
+  fs::remove_all(c_.drive(1));
+  const ProcessResult set = Run({"verify"});
+  EXPECT_EQ(set.exit_code, 6) << set.err;
+  EXPECT_EQ(set.out.rfind(c_.drive(1) + ": drive 1 ('drive1')", 0), 0u) << set.out;
+  EXPECT_EQ(set.out.find(", bytes "), std::string::npos) << set.out;
+  EXPECT_NE(set.err.find("0 of them cannot be read"), std::string::npos) << set.err;
+  fs::remove_all(c_.drive(0));
+  fs::remove_all(c_.drive(2));
+  EXPECT_EQ(Run({"verify"}).exit_code, 5);
 }
 
 TEST_F(PackCommand, AFullDriveIs4AndAReadOnlyOneIs5) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "checkpoint/expert_set_folders.h"
+#include "checkpoint/hex.h"
 #include "pack/journal.h"
 #include "pack/pack.h"
 #include "pack/pack_case.h"
@@ -195,15 +196,71 @@ TEST_F(VerifyTest, VacatedBytesMustBeZero) {
   EXPECT_TRUE(VerifyAll(c_, c_.drives(2)).empty());
 }
 
-TEST_F(VerifyTest, ADriveThatIsNotGivenIsAnError) {
-  PackOn(3);
+// 36 records of 12 pages; drive 2 has the last two of each, in the last chunk.
+TEST_F(VerifyTest, ADriveThatIsMissingIsToldAndTheOthersAreChecked) {
+  for (const uint64_t copies : {0, kPackRecords}) {
+    SCOPED_TRACE(copies);
+    c_.Reset();
+    PackOn(3, copies, 2 * kPackPage);
+    const FileContents before = c_.Files();
+    const std::string path = c_.drive(0) + "/experts-g1-t3-0.bin";
+    FlipByte(path, 100);
+    fs::rename(c_.drive(2), c_.root() + "/away");
+    VerifyOptions options;
+    options.model = c_.model();
+    options.experts = c_.drives(3);
+    options.io = "pread";
+    options.repair = true;
+    std::vector<BadRecord> bad;
+    const Result<VerifyReport> report = Verify(options, [&](const BadRecord& b) { bad.push_back(b); }, {}, {});
+    ASSERT_TRUE(report) << report.error().message();
+    ASSERT_EQ(bad.size(), 2u);
+    EXPECT_EQ(bad[0].file, c_.drive(2));
+    EXPECT_NE(bad[0].what.find("drive 2 ('drive2')"), std::string::npos) << bad[0].what;
+    EXPECT_NE(bad[0].what.find("parts of 36 experts"), std::string::npos) << bad[0].what;
+    EXPECT_EQ(bad[0].bytes, 0u);
+    EXPECT_FALSE(bad[0].repaired);
+    EXPECT_EQ(bad[1].file, path);
+    EXPECT_EQ(bad[1].offset, 100u);
+    EXPECT_TRUE(bad[1].repaired) << bad[1].repair_note;
+    EXPECT_EQ(report->records, 36u);
+    EXPECT_EQ(report->records_partly, 36u);
+    EXPECT_EQ(report->records_unreadable, copies == 0 ? 36u : 0u);
+    fs::rename(c_.root() + "/away", c_.drive(2));
+    EXPECT_EQ(Difference(before, c_.Files()), "");
+  }
+}
+
+TEST_F(VerifyTest, ADriveOfAnOlderGenerationIsToldAndNotWritten) {
+  fs::rename(c_.shard(3), c_.root() + "/late");
+  PackOn(2);
+  fs::copy(c_.drive(1), c_.root() + "/stale", fs::copy_options::recursive);
+  fs::rename(c_.root() + "/late", c_.shard(3));
+  PackOn(2);
+  fs::remove_all(c_.drive(1));
+  fs::rename(c_.root() + "/stale", c_.drive(1));
+  const FileContents before = c_.Files();
+  const std::vector<BadRecord> bad = VerifyAll(c_, c_.drives(2), true);
+  ASSERT_EQ(bad.size(), 1u);
+  EXPECT_EQ(bad[0].file, c_.drive(1));
+  EXPECT_NE(bad[0].what.find("holds only generation 1"), std::string::npos) << bad[0].what;
+  EXPECT_EQ(Difference(before, c_.Files()), "");
+}
+
+TEST_F(VerifyTest, ShardsThatGaveUpTheirExpertsAreCountedAsNotChecked) {
+  PackOptions pack = c_.Options(c_.drives(2));
+  pack.move = true;
+  ASSERT_TRUE(Pack(pack, {}, {}));
   VerifyOptions options;
   options.model = c_.model();
-  options.experts = c_.drives(2);
   const Result<VerifyReport> report = Verify(options, [](const BadRecord&) {}, {}, {});
-  ASSERT_FALSE(report);
-  EXPECT_EQ(report.error().code(), ErrorCode::kNotFound);
-  EXPECT_NE(report.error().message().find("drive 2"), std::string::npos);
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->records, 0u);
+  EXPECT_EQ(report->records_absent, 36u);
+  ASSERT_EQ(report->notes.size(), 1u);
+  const std::string set = ToHex(FindSets(c_.drives(2))->candidates[0].manifest.set_id);
+  for (const std::string& says : {std::string("36 of 36 experts"), set, c_.drive(1)})
+    EXPECT_NE(report->notes[0].find(says), std::string::npos) << report->notes[0];
 }
 
 TEST_F(VerifyTest, ShardsAreCheckedForScalesOf255AndAgainstTheSet) {
