@@ -21,7 +21,9 @@ Status EmbeddingReader::Reserve(size_t rows) {
   if (rows <= capacity_) return {};
   DFIN_TRY(rows_, AlignedBuffer::Create(rows * row_bytes_, false));
   if (table_ == nullptr) {
-    DFIN_TRY(slots_, AlignedBuffer::Create(rows * slot_bytes_, false));
+    DFIN_TRY(AlignedBuffer slots, AlignedBuffer::Create(rows * slot_bytes_, false));
+    slots_ = std::make_shared<AlignedBuffer>(std::move(slots));
+    reads_.SetMemory(slots_);
   }
   capacity_ = rows;
   return {};
@@ -56,7 +58,7 @@ Failure EmbeddingReader::Cancelled() {
 Status EmbeddingReader::ReadRows(std::span<const TokenId> ids, CancelToken cancel) {
   const auto offset = [&](size_t i) { return place_.offset + static_cast<uint64_t>(ids[i]) * row_bytes_; };
   for (size_t i = 0; i < ids.size(); ++i)
-    reads_.Start(io_, {&file_, offset(i), row_bytes_, slots_.data() + i * slot_bytes_}, IoPriority::kDemand, tag_,
+    reads_.Start(io_, {&file_, offset(i), row_bytes_, slots_->data() + i * slot_bytes_}, IoPriority::kDemand, tag_,
                  drive_);
   if (!reads_.WaitUnless(cancel)) {
     io_.Cancel(tag_);
@@ -65,7 +67,7 @@ Status EmbeddingReader::ReadRows(std::span<const TokenId> ids, CancelToken cance
   Status status = reads_.Wait();
   if (!status) return FailWith(std::move(status), "reading rows of the embedding table");
   for (size_t i = 0; i < ids.size(); ++i) {
-    const std::byte* row = slots_.data() + i * slot_bytes_ + offset(i) % file_.alignment();
+    const std::byte* row = slots_->data() + i * slot_bytes_ + offset(i) % file_.alignment();
     std::memcpy(rows_.data() + i * row_bytes_, row, row_bytes_);
   }
   read_bytes_ += ids.size() * row_bytes_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/aligned_buffer.h"
@@ -45,9 +46,9 @@ class EmbeddingReader {
   uint64_t slot_bytes_ = 0;  // one row as read, widened
   const std::byte* table_ = nullptr;
   AlignedBuffer rows_;
-  AlignedBuffer slots_;
+  std::shared_ptr<AlignedBuffer> slots_;
   size_t capacity_ = 0;  // rows
-  ReadGroup reads_;      // after the memory that it reads into: its destructor waits
+  ReadGroup reads_;
   uint64_t read_bytes_ = 0;
 };
 

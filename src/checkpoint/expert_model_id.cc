@@ -1,6 +1,7 @@
 #include "checkpoint/expert_model_id.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "base/aligned_buffer.h"
@@ -32,12 +33,13 @@ Result<uint64_t> ExpertModelId(const Checkpoint& checkpoint, IoScheduler& io, Ca
     slot = std::max(slot, WidenedBytesAnywhere(places.back()->bytes, alignment));
   }
   slot = AlignUp(slot, alignment);
-  DFIN_TRY(const AlignedBuffer buffer, AlignedBuffer::Create(slot * places.size(), false));
-  ReadGroup reads;  // after the memory that it reads into: its destructor waits
+  DFIN_TRY(AlignedBuffer memory, AlignedBuffer::Create(slot * places.size(), false));
+  const auto buffer = std::make_shared<const AlignedBuffer>(std::move(memory));
+  ReadGroup reads(buffer);
   const IoTag tag = io.NewTag();
   for (size_t i = 0; i < places.size(); ++i) {
     const TensorPlace& place = *places[i];
-    reads.Start(io, {&checkpoint.shard(place.shard), place.offset, place.bytes, buffer.data() + i * slot},
+    reads.Start(io, {&checkpoint.shard(place.shard), place.offset, place.bytes, buffer->data() + i * slot},
                 IoPriority::kDemand, tag, checkpoint.shard_drive(place.shard));
   }
   if (!reads.WaitUnless(cancel)) {
@@ -51,7 +53,7 @@ Result<uint64_t> ExpertModelId(const Checkpoint& checkpoint, IoScheduler& io, Ca
                              first, " ", spec.num_moe_layers, " ", spec.num_experts));
   for (size_t i = 0; i < places.size(); ++i) {
     const uint64_t lead = places[i]->offset % checkpoint.shard(places[i]->shard).alignment();
-    hash = Hash64(Bytes(buffer.data() + i * slot + lead, places[i]->bytes), hash);
+    hash = Hash64(Bytes(buffer->data() + i * slot + lead, places[i]->bytes), hash);
   }
   return hash == 0 ? 1 : hash;
 }

@@ -30,9 +30,10 @@ Result<std::unique_ptr<LayerStreamer>> LayerStreamer::Create(const Checkpoint& c
   const uint64_t bytes = BufferBytes(layouts, units);
   DFIN_TRY(AlignedBuffer memory, AlignedBuffer::Create(bytes * static_cast<uint64_t>(buffers)));
   std::unique_ptr<LayerStreamer> streamer(new LayerStreamer(checkpoint, io, layouts, std::move(units), buffers));
-  streamer->memory_ = std::move(memory);
+  streamer->memory_ = std::make_shared<AlignedBuffer>(std::move(memory));
   for (size_t i = 0; i < streamer->buffers_.size(); ++i) {
-    streamer->buffers_[i]->data = streamer->memory_.data() + i * bytes;
+    streamer->buffers_[i]->data = streamer->memory_->data() + i * bytes;
+    streamer->buffers_[i]->reads.SetMemory(streamer->memory_);
     streamer->buffers_[i]->tag = io.NewTag();
   }
   streamer->ReadAhead(0);
@@ -46,7 +47,7 @@ LayerStreamer::LayerStreamer(const Checkpoint& checkpoint, IoScheduler& io, cons
 }
 
 LayerStreamer::~LayerStreamer() {
-  // The groups' destructors wait for what the device has begun.
+  // What the device has begun comes into memory that the groups keep.
   for (const auto& buffer : buffers_) io_.Cancel(buffer->tag);
 }
 

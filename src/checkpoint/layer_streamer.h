@@ -3,8 +3,8 @@
 // While one unit is in use the next ones, in ring order, are being read. Pinning another unit than the next works and
 // costs a read. The checkpoint, the scheduler and the layouts outlive the streamer. Nothing is allocated after
 // Create(). Thread rule: engine thread only. Errors: those of the reads, naming the unit, and kCancelled; the unit can
-// be pinned again. A buffer that reads are still writing to is nobody's until they end: only the destructor waits for
-// them without looking at a token. Reads that hang keep their buffer; when no other is left, pinning is kDeadline.
+// be pinned again. A buffer that reads are still writing to is nobody's until they end; the destructor does not wait
+// for them (checkpoint/read_group.h). Reads that hang keep their buffer; when no other is left, pinning is kDeadline.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,7 @@ class LayerStreamer {
   IoScheduler& io_;
   const std::vector<UnitLayout>& layouts_;
   const std::vector<int> units_;
-  AlignedBuffer memory_;
+  std::shared_ptr<AlignedBuffer> memory_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   SteadyClock clock_;
   int unexpected_ = -1;  // the unit that the ring order leaves out

@@ -1,5 +1,7 @@
 #include "checkpoint/read_group.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 namespace deltafin {
@@ -11,41 +13,69 @@ constexpr uint64_t kHung = ~uint64_t{0};
 
 }  // namespace
 
+struct ReadGroup::State {
+  void Finish(uint64_t* bytes, Status status);
+  bool idle() const { return in_flight == 0 && hung == 0; }
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  int in_flight = 0;  // without a result
+  int hung = 0;       // with the result kDeadline, and a destination that is not free
+  uint64_t bytes_done = 0;
+  Status first_error;
+  std::shared_ptr<const AlignedBuffer> memory;
+  std::shared_ptr<State> itself;  // once the group is gone, until the last read is over
+};
+
+void ReadGroup::State::Finish(uint64_t* bytes, Status status) {
+  std::shared_ptr<State> last;  // dies after the lock does
+  const std::lock_guard lock(mutex);
+  if (*bytes == kHung) {
+    --hung;
+  } else {
+    --in_flight;
+    if (status) {
+      bytes_done += *bytes;
+    } else if (status.error().code() == ErrorCode::kDeadline) {
+      *bytes = kHung;
+      ++hung;
+    }
+    if (!status && first_error) first_error = std::move(status);
+  }
+  if (in_flight == 0) changed.notify_all();
+  if (idle()) last = std::move(itself);
+}
+
+ReadGroup::ReadGroup(std::shared_ptr<const AlignedBuffer> memory) : state_(std::make_shared<State>()) {
+  state_->memory = std::move(memory);
+}
+
 ReadGroup::~ReadGroup() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return in_flight_ == 0 && hung_ == 0; });
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->idle()) state_->itself = state_;
+}
+
+void ReadGroup::SetMemory(std::shared_ptr<const AlignedBuffer> memory) {
+  const std::lock_guard lock(state_->mutex);
+  DFIN_CHECK(state_->idle(), "reads are still written into the memory before");
+  state_->memory = std::move(memory);
 }
 
 void ReadGroup::Start(IoScheduler& io, const ReadRequest& request, IoPriority priority, IoTag tag, int32_t drive) {
+  State* state = state_.get();
   {
-    const std::lock_guard lock(mutex_);
-    ++in_flight_;
+    const std::lock_guard lock(state->mutex);
+    DFIN_CHECK(state->memory != nullptr, "a read group has the memory that is read into");
+    ++state->in_flight;
   }
   // Two captured words fit into std::function without an allocation.
   io.Read(request, drive, priority, tag,
-          [this, bytes = request.bytes](Status status) mutable { Finish(&bytes, std::move(status)); });
-}
-
-void ReadGroup::Finish(uint64_t* bytes, Status status) {
-  const std::lock_guard lock(mutex_);
-  if (*bytes == kHung) {
-    --hung_;
-  } else {
-    --in_flight_;
-    if (status) {
-      bytes_done_ += *bytes;
-    } else if (status.error().code() == ErrorCode::kDeadline) {
-      *bytes = kHung;
-      ++hung_;
-    }
-    if (!status && first_error_) first_error_ = std::move(status);
-  }
-  if (in_flight_ == 0) changed_.notify_all();
+          [state, bytes = request.bytes](Status status) mutable { state->Finish(&bytes, std::move(status)); });
 }
 
 bool ReadGroup::WaitFor(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, limit, [&] { return in_flight_ == 0; });
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, limit, [&] { return state_->in_flight == 0; });
 }
 
 bool ReadGroup::WaitUnless(CancelToken cancel) {
@@ -55,24 +85,29 @@ bool ReadGroup::WaitUnless(CancelToken cancel) {
 }
 
 bool ReadGroup::idle() {
-  const std::lock_guard lock(mutex_);
-  return in_flight_ == 0 && hung_ == 0;
+  const std::lock_guard lock(state_->mutex);
+  return state_->idle();
 }
 
 bool ReadGroup::hangs() {
-  const std::lock_guard lock(mutex_);
-  return in_flight_ == 0 && hung_ > 0;
+  const std::lock_guard lock(state_->mutex);
+  return state_->in_flight == 0 && state_->hung > 0;
+}
+
+bool ReadGroup::failed() {
+  const std::lock_guard lock(state_->mutex);
+  return !state_->first_error;
 }
 
 Status ReadGroup::Wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return in_flight_ == 0; });
-  return std::exchange(first_error_, Status());
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return state_->in_flight == 0; });
+  return std::exchange(state_->first_error, Status());
 }
 
 uint64_t ReadGroup::bytes_done() {
-  const std::lock_guard lock(mutex_);
-  return bytes_done_;
+  const std::lock_guard lock(state_->mutex);
+  return state_->bytes_done;
 }
 
 }  // namespace deltafin

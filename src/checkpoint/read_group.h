@@ -1,16 +1,17 @@
 // ReadGroup: reads that are started together and waited for together.
 //
 // Reusable once Wait() has returned and idle() is true. A read that hangs (kDeadline) counts as ended for the waits,
-// but its destination is not free: idle() is false until the drive lets go of it. Allocates nothing per read. Thread
-// rule: one thread starts and waits; completions arrive on the scheduler's thread. The destructor waits for all, hung
-// ones too.
+// but its destination is not free: idle() is false until the drive lets go of it. Nothing here waits longer than the
+// caller asked for, the destructor not at all: the memory that reads write into belongs to the group too, and lives
+// until the last of them is over. The files must live until then (the scheduler's destructor waits for it). Allocates
+// nothing per read. Thread rule: one thread starts and waits; completions arrive on the scheduler's thread.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
+#include <memory>
 
+#include "base/aligned_buffer.h"
 #include "base/cancel.h"
 #include "base/result.h"
 #include "io/io_scheduler.h"
@@ -19,11 +20,13 @@ namespace deltafin {
 
 class ReadGroup {
  public:
-  ReadGroup() = default;
+  explicit ReadGroup(std::shared_ptr<const AlignedBuffer> memory = nullptr);
   ~ReadGroup();
   ReadGroup(const ReadGroup&) = delete;
   ReadGroup& operator=(const ReadGroup&) = delete;
 
+  // Where the destinations of all reads lie, from now on. Only while idle, and before the first Start().
+  void SetMemory(std::shared_ptr<const AlignedBuffer> memory);
   void Start(IoScheduler& io, const ReadRequest& request, IoPriority priority, IoTag tag, int32_t drive = 0);
   // True when every read has come to a result.
   bool WaitFor(std::chrono::milliseconds limit);
@@ -33,20 +36,16 @@ class ReadGroup {
   bool idle();
   // Whether only reads that hang keep it from being idle.
   bool hangs();
+  // Whether one of those started since the last Wait() has failed.
+  bool failed();
   // Waits for all reads; the first error of those started since the last Wait().
   Status Wait();
 
   uint64_t bytes_done();  // payload that has arrived, since the object was made
 
  private:
-  void Finish(uint64_t* bytes, Status status);
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int in_flight_ = 0;  // without a result
-  int hung_ = 0;       // with the result kDeadline, and a destination that is not free
-  uint64_t bytes_done_ = 0;
-  Status first_error_;
+  struct State;
+  const std::shared_ptr<State> state_;
 };
 
 }  // namespace deltafin

@@ -59,7 +59,7 @@ struct TensorStore::State {
   const IoTag load_tag;
   const std::vector<UnitLayout> layouts;  // [layers + 1]
   const UnitLayout embedding_layout;
-  AlignedBuffer resident;                   // all resident units, one after another
+  std::shared_ptr<AlignedBuffer> resident;  // all resident units, one after another
   std::vector<const std::byte*> unit_base;  // [layers + 1], null: streamed
   EmbeddingReader embedding;
   std::unique_ptr<LayerStreamer> streamer;  // null when everything is resident
@@ -74,10 +74,11 @@ Status TensorStore::State::Load(const ResidencyPlan& plan, const Progress& progr
   uint64_t bytes = plan.embedding_resident ? embedding_layout.buffer_bytes : 0, payload = 0;
   for (const int u : units) bytes += layouts[static_cast<size_t>(u)].buffer_bytes;
   if (bytes == 0) return {};
-  DFIN_TRY(resident, AlignedBuffer::Create(bytes));
+  DFIN_TRY(AlignedBuffer memory, AlignedBuffer::Create(bytes));
+  resident = std::make_shared<AlignedBuffer>(std::move(memory));
 
   std::vector<Part> parts;
-  std::byte* at = resident.data();
+  std::byte* at = resident->data();
   const auto add = [&](const UnitLayout& layout) {
     parts.push_back({&layout, at});
     payload += layout.payload_bytes;
@@ -89,7 +90,7 @@ Status TensorStore::State::Load(const ResidencyPlan& plan, const Progress& progr
   }
   if (plan.embedding_resident) add(embedding_layout);
 
-  ReadGroup reads;
+  ReadGroup reads(resident);
   for (const Part& part : parts)
     StartReads(checkpoint, *part.layout, part.data, io, IoPriority::kDemand, load_tag, reads);
   DFIN_TRY_VOID(WaitForLoad(reads, payload, progress, cancel));
@@ -101,10 +102,9 @@ Status TensorStore::State::Load(const ResidencyPlan& plan, const Progress& progr
 Status TensorStore::State::WaitForLoad(ReadGroup& reads, uint64_t total, const Progress& progress, CancelToken cancel) {
   while (!reads.WaitFor(kPoll)) {
     if (progress) progress(reads.bytes_done(), total);
-    if (!cancel.cancelled()) continue;
-    io.Cancel(load_tag);
-    static_cast<void>(reads.Wait());
-    return Fail(ErrorCode::kCancelled, "loading the dense weights: cancelled");
+    // What the drives have begun comes into memory that nobody looks at.
+    if (cancel.cancelled() || reads.failed()) io.Cancel(load_tag);
+    if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, "loading the dense weights: cancelled");
   }
   Status status = reads.Wait();
   if (!status) return FailWith(std::move(status), "loading the dense weights");
@@ -143,6 +143,8 @@ Result<UnitPin> TensorStore::PinUnit(int unit, CancelToken cancel) {
   DFIN_TRY(const std::byte* base, state_->streamer->Pin(unit, cancel));
   return UnitPin(this, unit, base);
 }
+
+bool TensorStore::IsResident(int unit) const { return state_->unit_base[static_cast<size_t>(unit)] != nullptr; }
 
 void TensorStore::ExpectHead(bool expected) {
   if (state_->streamer) state_->streamer->Expect(static_cast<int>(state_->layouts.size()) - 1, expected);

@@ -64,7 +64,9 @@ class TensorStore {
   static std::vector<uint64_t> UnitBytes(const Checkpoint& checkpoint);
   static uint64_t EmbeddingBytes(const Checkpoint& checkpoint);
 
-  // Reads the resident units; the first streamed ones are already on their way. kIo, kOutOfMemory, kCancelled.
+  // Reads the resident units; the first streamed ones are already on their way. kOutOfMemory, kCancelled, and errors of
+  // reads; the first ends the rest. Never waits for a drive that hangs, nor does the destructor: what such a drive may
+  // still write into stays until it lets go (checkpoint/read_group.h).
   static Result<std::unique_ptr<TensorStore>> Create(const Checkpoint& checkpoint, IoScheduler& io,
                                                      const ResidencyPlan& plan, const Progress& progress,
                                                      CancelToken cancel);
@@ -74,6 +76,8 @@ class TensorStore {
   // other order works and costs a read. At most one streamed pin at a time per ring buffer. kCancelled within 50 ms of
   // a cancellation, also while a read hangs; any unit may be pinned afterwards.
   Result<UnitPin> PinUnit(int unit, CancelToken cancel = {});
+  // Whether the unit stays in memory; if not, pinning it may wait for a drive.
+  bool IsResident(int unit) const;
   // Whether the head comes after the last layer (at first: yes). A step without logits says no, so that the head is not
   // read ahead in vain; pinning it works all the same.
   void ExpectHead(bool expected);

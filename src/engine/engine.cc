@@ -51,6 +51,7 @@ struct Engine::Parts {
   }
 
   const ModelSpec& spec() const { return files.checkpoint->spec(); }
+  Status Open(const EngineOptions& options, const EngineContext& context);
   Status OpenFiles(const EngineOptions& options, const EngineContext& context);
   Status StartReaders(const EngineOptions& options, const EngineContext& context);
   void WarnDegraded(int32_t drive, const std::string& reason);
@@ -160,21 +161,28 @@ uint64_t Engine::Parts::ResidentPayload() const {
   return bytes;
 }
 
+Status Engine::Parts::Open(const EngineOptions& options, const EngineContext& context) {
+  if (options.threads < 0 || options.threads > 1024)
+    return Fail(ErrorCode::kInvalidArgument, "--threads ", options.threads, ": expected 1 to 1024");
+  threads = options.threads == 0 ? UsableCores() : options.threads;
+  DFIN_TRY(backend,
+           CreateBackend(context.backends, {.device = options.device, .isa = options.isa, .threads = threads}));
+  usage_folder = options.state_dir;
+  DFIN_TRY_VOID(OpenFiles(options, context));
+  DFIN_TRY_VOID(StartReaders(options, context));
+  DFIN_TRY_VOID(MakePlan(options, context.logger));
+  if (context.on_plan) DFIN_TRY_VOID(context.on_plan(spec(), plan));
+  return Load(context);
+}
+
 Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, const EngineContext& context) {
   auto parts = std::make_unique<Parts>();
   parts->monitor = &context.monitor;
-  if (options.threads < 0 || options.threads > 1024)
-    return Fail(ErrorCode::kInvalidArgument, "--threads ", options.threads, ": expected 1 to 1024");
-  parts->threads = options.threads == 0 ? UsableCores() : options.threads;
-  DFIN_TRY(parts->backend,
-           CreateBackend(context.backends, {.device = options.device, .isa = options.isa, .threads = parts->threads}));
-  parts->usage_folder = options.state_dir;
-  DFIN_TRY_VOID(parts->OpenFiles(options, context));
-  DFIN_TRY_VOID(parts->StartReaders(options, context));
-  DFIN_TRY_VOID(parts->MakePlan(options, context.logger));
-  if (context.on_plan) DFIN_TRY_VOID(context.on_plan(parts->files.checkpoint->spec(), parts->plan));
-  DFIN_TRY_VOID(parts->Load(context));
-  return std::unique_ptr<Engine>(new Engine(std::move(parts)));
+  std::unique_ptr<Engine> engine(new Engine(std::move(parts)));
+  Status opened = engine->parts_->Open(options, context);
+  if (opened) return engine;
+  LetGo(std::move(engine));  // a drive that hangs must not turn an error into a wait
+  return Failure(std::move(opened.error()));
 }
 
 Status CheckTokens(const ModelSpec& spec, std::span<const TokenId> tokens, int64_t used, int64_t capacity) {
@@ -267,7 +275,8 @@ std::vector<DriveReport> Engine::drives() const {
 }
 
 bool Engine::hangs() const {
-  if (parts_->cache->hung() > 0) return true;
+  if (parts_->io == nullptr) return false;
+  if (parts_->cache != nullptr && parts_->cache->hung() > 0) return true;
   const std::vector<DriveCounters> drives = parts_->io->drive_counters();
   return std::any_of(drives.begin(), drives.end(), [](const DriveCounters& d) { return d.in_flight_bytes > 0; });
 }

@@ -69,6 +69,7 @@ Status CheckTokens(const ModelSpec& spec, std::span<const TokenId> tokens, int64
 
 class Engine {
  public:
+  // An error comes within a few seconds of its cause, also when a drive hangs: see LetGo().
   static Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const EngineContext& context);
   ~Engine();
   Engine(const Engine&) = delete;

@@ -1,11 +1,13 @@
-// Dense weights on a drive that hangs: an error soon, nothing written into memory that somebody else uses, and all is
-// well once the drive answers.
+// Dense weights on a drive that hangs: an error soon, nothing written into memory that somebody else uses, nobody who
+// waits for the drive, and all is well once it answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
 
 #include "base/aligned_buffer.h"
+#include "checkpoint/expert_model_id.h"
 #include "checkpoint/micro_copy.h"
 #include "checkpoint/read_group.h"
 #include "checkpoint/tensor_store.h"
@@ -26,10 +28,25 @@ class DenseHang : public ::testing::Test {
     Result<Checkpoint> opened = copy_.Open();
     ASSERT_TRUE(opened) << opened.error().message();
     checkpoint_.emplace(std::move(*opened));
+    UseHangLimit(0.1);
+  }
+  void UseHangLimit(double seconds) {
     auto engine = std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{.seed = 5, .max_delay_us = 10});
     engine_ = engine.get();
-    scheduler_.emplace(std::move(engine), IoSchedulerOptions{.chunk_bytes = 65536, .hang_seconds = 0.1});
+    scheduler_.emplace(std::move(engine),
+                       IoSchedulerOptions{.drives = {{"the drive", 0}}, .chunk_bytes = 65536, .hang_seconds = seconds});
   }
+  // The result of `action`, which must not wait for drives that hang: they are let go of if it does.
+  template <typename Action>
+  auto WithoutWaiting(Action action) {
+    auto result = std::async(std::launch::async, std::move(action));
+    if (result.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+      ADD_FAILURE() << "it waits for a drive that hangs";
+      LetGo();
+    }
+    return result.get();
+  }
+  ResidencyPlan AllResident() const { return {std::vector<bool>(kUnits, true), true, 0}; }
   const DirectFile* FileOf(int layer) const {
     return &checkpoint_->shard(checkpoint_->Dense(checkpoint_->DenseNames(layer)[0]).shard);
   }
@@ -69,11 +86,11 @@ class DenseHang : public ::testing::Test {
 };
 
 TEST_F(DenseHang, AReadGroupEndsButIsNotIdleUntilTheDriveLetsGo) {
-  const AlignedBuffer memory = *AlignedBuffer::Create(65536, false);
-  ReadGroup reads;
+  const auto memory = std::make_shared<const AlignedBuffer>(*AlignedBuffer::Create(65536, false));
+  ReadGroup reads(memory);
   HangReadsOf(FileOf(1));
-  reads.Start(*scheduler_, {FileOf(1), 0, 4096, memory.data()}, IoPriority::kDemand, 0);
-  reads.Start(*scheduler_, {FileOf(2), 0, 4096, memory.data() + 16384}, IoPriority::kDemand, 0);
+  reads.Start(*scheduler_, {FileOf(1), 0, 4096, memory->data()}, IoPriority::kDemand, 0);
+  reads.Start(*scheduler_, {FileOf(2), 0, 4096, memory->data() + 16384}, IoPriority::kDemand, 0);
   const Status status = reads.Wait();
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code(), ErrorCode::kDeadline);
@@ -85,6 +102,86 @@ TEST_F(DenseHang, AReadGroupEndsButIsNotIdleUntilTheDriveLetsGo) {
   while (!reads.idle()) std::this_thread::yield();
   EXPECT_FALSE(reads.hangs());
   EXPECT_TRUE(reads.Wait());
+}
+
+TEST_F(DenseHang, AReadGroupThatIsGoneKeepsItsMemoryUntilTheDriveLetsGo) {
+  auto memory = std::make_shared<const AlignedBuffer>(*AlignedBuffer::Create(65536, false));
+  const std::weak_ptr<const AlignedBuffer> watched = memory;
+  HangReadsOf(FileOf(1));
+  WithoutWaiting([&, held = std::move(memory)]() mutable {
+    ReadGroup reads(held);
+    reads.Start(*scheduler_, {FileOf(1), 0, 4096, held->data()}, IoPriority::kDemand, 0);
+    reads.Start(*scheduler_, {FileOf(2), 0, 4096, held->data() + 16384}, IoPriority::kDemand, 0);
+    held = nullptr;
+    return true;
+  });
+  engine_->WaitUntilSubmitted(2);
+  EXPECT_FALSE(watched.expired());
+  LetGo();
+  while (!watched.expired()) std::this_thread::yield();
+}
+
+TEST_F(DenseHang, LoadingEndsWithAnErrorThatNamesDriveFileAndBytes) {
+  HangReadsOf(FileOf(3));
+  const Status status = WithoutWaiting([&]() -> Status {
+    DFIN_TRY_VOID(TensorStore::Create(*checkpoint_, *scheduler_, AllResident(), {}, {}));
+    return {};
+  });
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code(), ErrorCode::kDeadline);
+  EXPECT_THAT(status.error().message(), HasSubstr("the drive"));
+  EXPECT_THAT(status.error().message(), HasSubstr(FileOf(3)->path()));
+  EXPECT_THAT(status.error().message(), testing::ContainsRegex("bytes [0-9]+ to [0-9]+"));
+  EXPECT_GT(engine_->hung(), 0u) << "the drive has answered";
+  LetGo();
+}
+
+TEST_F(DenseHang, LoadingIsCancelledBeforeTheDriveCountsAsHanging) {
+  UseHangLimit(3600);
+  for (const bool streams : {false, true}) {
+    HangReadsOf(kEvery);
+    const ResidencyPlan plan = streams ? ResidencyPlan{std::vector<bool>(kUnits, false), true, 2} : AllResident();
+    CancelSource cancel;
+    const Status status = WithoutWaiting([&]() -> Status {
+      const auto progress = [&](uint64_t, uint64_t) { cancel.Cancel(); };
+      DFIN_TRY_VOID(TensorStore::Create(*checkpoint_, *scheduler_, plan, progress, cancel.token()));
+      return {};
+    });
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().code(), ErrorCode::kCancelled);
+    EXPECT_GT(engine_->hung(), 0u) << "the drive has answered";
+    LetGo();
+  }
+}
+
+TEST_F(DenseHang, TellingTheModelIsAnErrorAndIsCancelledToo) {
+  HangReadsOf(kEvery);
+  const auto id = WithoutWaiting([&] { return ExpertModelId(*checkpoint_, *scheduler_); });
+  ASSERT_FALSE(id);
+  EXPECT_EQ(id.error().code(), ErrorCode::kDeadline) << id.error().message();
+  LetGo();
+  UseHangLimit(3600);
+  HangReadsOf(kEvery);
+  CancelSource cancel;
+  cancel.Cancel();
+  const auto cancelled = WithoutWaiting([&] { return ExpertModelId(*checkpoint_, *scheduler_, cancel.token()); });
+  ASSERT_FALSE(cancelled);
+  EXPECT_EQ(cancelled.error().code(), ErrorCode::kCancelled) << cancelled.error().message();
+  LetGo();
+}
+
+TEST_F(DenseHang, AStoreThatIsGoneDoesNotWaitForWhatItReadAhead) {
+  HangReadsOf(FileOf(1));
+  const bool gone = WithoutWaiting([&] {
+    auto store = Stream(2);
+    ExpectUnit(*store, 0);
+    EXPECT_FALSE(store->PinUnit(1));
+    store = nullptr;
+    return true;
+  });
+  EXPECT_TRUE(gone);
+  EXPECT_GT(engine_->hung(), 0u) << "the drive has answered";
+  LetGo();
 }
 
 TEST_F(DenseHang, AnotherBufferStreamsOnAndTheUnitComesWhenTheDriveAnswers) {
