@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/commands.h"
+#include "app/common_options.h"
 #include "app/exit_code.h"
 #include "app/sampling_options.h"
 #include "app/terminal.h"
@@ -24,8 +25,9 @@ namespace {
 constexpr size_t kShardsShown = 12;
 
 struct InspectOptions {
-  std::string model;
-  bool json = false;
+  std::string model, state_dir;
+  std::vector<std::string> experts;
+  bool json = false, no_state = false;
 };
 
 Json ShardJson(const ShardReport& shard) {
@@ -33,10 +35,26 @@ Json ShardJson(const ShardReport& shard) {
   out["name"] = shard.name;
   out["present"] = shard.present;
   out["text"] = shard.has_text;
+  out["needed"] = shard.needed;
   out["bytes"] = shard.bytes;
   out["expected_bytes"] = shard.expected_bytes;
   out["text_tensors"] = shard.text_tensors;
+  out["experts_moved_to"] = shard.experts_moved_to.empty() ? Json() : Json(shard.experts_moved_to);
   out["problem"] = shard.problem;
+  return out;
+}
+
+Json ExpertSetJson(const ExpertSetReport& set) {
+  Json out;
+  out["set_id"] = set.set_id;
+  out["folders"] = set.folders;
+  out["generation"] = set.generation;
+  out["experts"] = set.experts;
+  out["experts_expected"] = set.experts_expected;
+  out["reachable"] = set.reachable;
+  out["complete"] = set.complete;
+  out["warnings"] = set.warnings;
+  out["problem"] = set.problem;
   return out;
 }
 
@@ -68,9 +86,12 @@ Json ReportJson(const FolderReport& r) {
   out["record_bytes"] = r.bytes_per_expert;
   out["text_tensors"] = r.text_tensors;
   out["tensors_missing"] = r.tensors_missing;
+  out["tensors_in_expert_set"] = r.tensors_in_set;
   out["examples_missing"] = r.examples_missing;
   out["shards_missing"] = r.shards_missing;
   out["shards_damaged"] = r.shards_damaged;
+  out["shards_moved"] = r.shards_moved;
+  out["expert_set"] = r.expert_set ? ExpertSetJson(*r.expert_set) : Json();
   out["shards"] = Json::array();
   for (const ShardReport& shard : r.shards) out["shards"].push_back(ShardJson(shard));
   out["tokenizer_files"] = Json::object();
@@ -102,19 +123,36 @@ void PrintShards(const FolderReport& r) {
               static_cast<long long>(r.shards_missing), static_cast<long long>(r.shards_damaged));
   size_t shown = 0;
   for (const ShardReport& shard : r.shards) {
-    const bool faulty = !shard.problem.empty() || (!shard.present && shard.has_text);
+    const bool faulty = !shard.problem.empty() || (!shard.present && shard.needed);
     if (!faulty && r.shards.size() > kShardsShown) continue;
     if (++shown > kShardsShown) {
       std::printf("  ... (--json lists all)\n");
       break;
     }
-    const std::string state = !shard.problem.empty() ? shard.problem
-                              : shard.present        ? "whole"
-                              : shard.has_text       ? "missing"
-                                                     : "absent, not needed for text";
-    std::printf("  %s  %s  %lld text tensors  %s\n", shard.name.c_str(), FormatBytes(shard.bytes).c_str(),
-                static_cast<long long>(shard.text_tensors), state.c_str());
+    const std::string state = !shard.problem.empty()             ? shard.problem
+                              : !shard.present && shard.has_text ? "absent, all of it is in the expert set"
+                              : !shard.present                   ? "absent, not needed for text"
+                              : shard.experts_moved_to.empty()   ? "whole"
+                                                                 : "whole, its experts are in the expert set";
+    std::printf("  %s  %s  %lld text tensors  %s\n", Printable(shard.name).c_str(), FormatBytes(shard.bytes).c_str(),
+                static_cast<long long>(shard.text_tensors), Printable(state).c_str());
   }
+}
+
+void PrintExpertSet(const FolderReport& r) {
+  const ExpertSetReport& set = *r.expert_set;
+  std::string folders;
+  for (const std::string& folder : set.folders) folders += (folders.empty() ? " in " : ", ") + folder;
+  std::printf("expert set     %s%s", set.set_id.c_str(), Printable(folders).c_str());
+  if (set.reachable)
+    std::printf(": reachable, generation %llu, %lld of %lld experts\n", static_cast<unsigned long long>(set.generation),
+                static_cast<long long>(set.experts), static_cast<long long>(set.experts_expected));
+  else
+    std::printf(": not reachable\n");
+  if (r.shards_moved > 0)
+    std::printf("  `deltafin pack --move` moved the experts of %lld shards there\n",
+                static_cast<long long>(r.shards_moved));
+  for (const std::string& warning : set.warnings) std::printf("  warning: %s\n", Printable(warning).c_str());
 }
 
 void PrintReport(const FolderReport& r) {
@@ -124,9 +162,12 @@ void PrintReport(const FolderReport& r) {
   else
     std::printf("no model that this program runs%s%s\n", r.architecture.empty() ? "" : ": ", r.architecture.c_str());
   PrintShards(r);
-  if (r.spec)
-    std::printf("tensors        %lld of %lld present\n", static_cast<long long>(r.text_tensors - r.tensors_missing),
-                static_cast<long long>(r.text_tensors));
+  if (r.expert_set) PrintExpertSet(r);
+  if (r.spec) {
+    const std::string in_set = r.tensors_in_set == 0 ? "" : Cat(", ", r.tensors_in_set, " of them in the expert set");
+    std::printf("tensors        %lld of %lld present%s\n", static_cast<long long>(r.text_tensors - r.tensors_missing),
+                static_cast<long long>(r.text_tensors), in_set.c_str());
+  }
   for (const std::string& name : r.examples_missing) std::printf("  missing %s\n", Printable(name).c_str());
   std::printf("tokenizer     ");
   for (const FileReport& file : r.tokenizer_files)
@@ -139,7 +180,10 @@ void PrintReport(const FolderReport& r) {
 }
 
 Result<int> RunInspect(const InspectOptions& o) {
-  DFIN_TRY(FolderReport report, InspectFolder(o.model));
+  if (o.no_state && !o.state_dir.empty())
+    return Fail(ErrorCode::kInvalidArgument, "--no-state and --state-dir: give one of them");
+  const std::string state = o.no_state ? "" : o.state_dir.empty() ? DefaultStateFolder() : o.state_dir;
+  DFIN_TRY(FolderReport report, InspectFolder(o.model, {.folders = o.experts, .state_folder = state}));
   // Being there is not enough: are they files that a tokenizer can be made of?
   if (report.complete) {
     const Result<Tokenizer> tokenizer = Tokenizer::Load(o.model);
@@ -163,6 +207,13 @@ Command AddInspect(CLI::App& root) {
   auto o = std::make_shared<InspectOptions>();
   CLI::App* app = root.add_subcommand("inspect", "Say what a model folder holds and what is missing");
   app->add_option("--model", o->model, "Folder of the checkpoint")->required()->type_name("DIR");
+  app->add_option("--experts", o->experts,
+                  "Folder of its expert set, one for each drive (repeatable; default: those that pack noted)")
+      ->type_name("DIR");
+  app->add_option("--state-dir", o->state_dir,
+                  "Folder for what is kept between runs: pack may have noted folders there")
+      ->type_name("DIR");
+  app->add_flag("--no-state", o->no_state, "Do not look at what is kept between runs");
   app->add_flag("--json", o->json, "One JSON object");
   return {app, [o] { return RunInspect(*o); }};
 }

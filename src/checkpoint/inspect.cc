@@ -5,6 +5,8 @@
 
 #include "base/model_file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/expert_set.h"
+#include "checkpoint/hex.h"
 #include "checkpoint/index_file.h"
 #include "checkpoint/shard_file.h"
 #include "checkpoint/tensor_directory.h"
@@ -19,12 +21,15 @@ constexpr size_t kMaxProblems = 200;
 
 class Inspector {
  public:
-  explicit Inspector(const std::string& folder) { report_.folder = folder; }
+  Inspector(const std::string& folder, const ExpertFolders& experts) : experts_(experts) { report_.folder = folder; }
 
   FolderReport Run() {
     for (const char* name : {"tiktoken.model", "tokenizer_config.json", "generation_config.json"})
       report_.tokenizer_files.push_back({name, StampFile(Path(name)).has_value()});
-    if (ReadConfig()) ReadWeights();
+    if (ReadConfig()) {
+      FindExpertSet();
+      ReadWeights();
+    }
     const std::vector<FileReport>& files = report_.tokenizer_files;
     report_.weights_complete = report_.spec.has_value() && report_.problems.empty();
     // generation_config.json only carries defaults for sampling.
@@ -58,6 +63,20 @@ class Inspector {
     return true;
   }
 
+  // Named or noted: as for a run, the shards' own experts do not matter then.
+  void FindExpertSet() {
+    std::vector<std::string> folders = experts_.folders;
+    if (folders.empty()) {
+      Result<std::vector<std::string>> noted = FindExpertFolders(report_.folder, experts_.state_folder);
+      if (!noted) return Problem(noted.error().message());
+      folders = std::move(*noted);
+    }
+    if (folders.empty()) return;
+    report_.expert_set = InspectExpertSet(folders, *report_.spec);
+    if (!report_.expert_set->problem.empty()) Problem(report_.expert_set->problem);
+  }
+  bool experts_in_set() const { return report_.expert_set && report_.expert_set->complete; }
+
   void ReadWeights() {
     TensorDirectory directory(*report_.spec);
     report_.text_tensors = directory.slot_count();
@@ -71,6 +90,7 @@ class Inspector {
     report_.has_index = index->has_index;
     for (const std::string& name : unknown) Problem(UnknownTensorError(Path(kIndexFileName), name).value().message());
     for (size_t i = 0; i < index->shards.size(); ++i) ReadShard(*index, i, directory);
+    NoteMovedExperts();
     CountMissing(directory);
     // What only the whole picture shows, such as experts that do not lie in one piece.
     if (report_.problems.empty()) {
@@ -85,6 +105,7 @@ class Inspector {
     ShardReport shard;
     shard.name = indexed.name;
     shard.has_text = indexed.text_tensors > 0;
+    shard.needed = (experts_in_set() ? indexed.dense_tensors : indexed.text_tensors) > 0;
     shard.text_tensors = indexed.text_tensors;
     const std::string path = Path(indexed.name);
     const Result<FileStamp> stamp = StampFile(path);
@@ -93,7 +114,7 @@ class Inspector {
     if (shard.present) {
       const Status read = ReadHeader(index, number, path, directory, shard);
       if (!read) shard.problem = read.error().message();
-    } else {
+    } else if (shard.needed || !shard.has_text) {
       shard.problem = path + ": missing";
     }
     if (!shard.problem.empty() && shard.has_text) {
@@ -107,7 +128,7 @@ class Inspector {
   Status ReadHeader(const FolderIndex& index, size_t number, const std::string& path, TensorDirectory& directory,
                     ShardReport& report) {
     DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
-    if (!shard.header.metadata(kExpertsMovedTo).empty()) ++shards_moved_;
+    NoteMoved(shard.header.metadata(kExpertsMovedTo), report);
     report.expected_bytes = shard.header.file_bytes();
     if (!report.has_text) return CheckShardSize(shard, path);
     Status status = CheckShardSize(shard, path);
@@ -127,30 +148,61 @@ class Inspector {
     return status;
   }
 
+  void NoteMoved(std::string_view set_id, ShardReport& report) {
+    if (set_id.empty()) return;
+    ++report_.shards_moved;
+    report.experts_moved_to = FromHex(set_id) ? set_id : std::string_view("of an unreadable name");
+    if (moved_to_.empty()) moved_to_ = report.experts_moved_to;
+  }
+
+  void NoteMovedExperts() {
+    if (report_.shards_moved == 0) return;
+    if (!report_.expert_set) {
+      report_.expert_set.emplace();
+      report_.expert_set->experts_expected = report_.spec->num_moe_layers * report_.spec->num_experts;
+      report_.expert_set->problem = Cat("expert set ", moved_to_, ": expected its folders in ", kExpertPointerName,
+                                        " or in the state folder, got neither: name them with --experts");
+    }
+    if (report_.expert_set->set_id.empty()) report_.expert_set->set_id = moved_to_;
+  }
+
+  // "" when the shards say nothing of the sort.
+  std::string MovedText() const {
+    if (report_.shards_moved == 0) return "";
+    const bool known = !report_.expert_set->folders.empty();
+    return Cat(": `deltafin pack --move` moved the experts of ", report_.shards_moved, " shards to expert set ",
+               moved_to_, known ? "" : ": name its folders with --experts");
+  }
+
   void CountMissing(const TensorDirectory& directory) {
     for (int64_t slot = 0; slot < directory.slot_count(); ++slot) {
       if (directory.placed(slot)) continue;
+      if (slot >= directory.dense_count() && experts_in_set()) {
+        ++report_.tensors_in_set;
+        continue;
+      }
       ++report_.tensors_missing;
       if (report_.examples_missing.size() < kMaxExamples) report_.examples_missing.push_back(directory.Name(slot));
     }
+    if (report_.tensors_missing == 0) return;
     // A missing shard has been named already.
-    if (report_.tensors_missing > 0 && report_.shards_missing == 0)
+    if (report_.shards_missing == 0)
       Problem(Cat(report_.folder, ": ", report_.tensors_missing, " of ", report_.text_tensors,
-                  " tensors are in no readable header, such as '", report_.examples_missing.front(), "'",
-                  shards_moved_ == 0 ? ""
-                                     : Cat(": `deltafin pack --move` moved the experts of ", shards_moved_,
-                                           " shards to an expert set; `deltafin verify --experts` looks at that")));
+                  " tensors are in no readable header, such as '", report_.examples_missing.front(), "'", MovedText()));
+    else if (report_.shards_moved > 0)
+      Problem(report_.folder + MovedText());
   }
 
+  const ExpertFolders& experts_;
   FolderReport report_;
-  int shards_moved_ = 0;
+  std::string moved_to_;  // the first set that a shard names
 };
 
 }  // namespace
 
-Result<FolderReport> InspectFolder(const std::string& folder) {
+Result<FolderReport> InspectFolder(const std::string& folder, const ExpertFolders& experts) {
   DFIN_TRY_VOID(CheckCheckpointFolder(folder));
-  return Inspector(folder).Run();
+  return Inspector(folder, experts).Run();
 }
 
 }  // namespace deltafin

@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 using test::MicroCopy;
+using test::TakeExpertsOut;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -31,26 +32,6 @@ Result<Checkpoint> Open(const MicroCopy& copy, ExpertsWanted experts, const std:
 std::string Message(const Result<Checkpoint>& opened) { return opened ? "opened" : opened.error().message(); }
 
 bool IsExpert(const std::string& name) { return name.find(".experts.") != std::string::npos; }
-
-// Rewrites a shard without its experts, as `pack --move` does; "" leaves no note.
-void TakeExpertsOut(MicroCopy& copy, int number, const std::string& moved_to) {
-  const test::ForeignHeader header = test::ReadForeignHeader(copy.shard(number));
-  const std::string data = test::ReadBytes(copy.shard(number)).substr(header.data_start);
-  Json kept = Json::object();
-  if (!moved_to.empty()) kept["__metadata__"] = {{"deltafin_experts_moved_to", moved_to}};
-  std::string kept_data;
-  for (const auto& [name, tensor] : header.tensors.items()) {
-    if (IsExpert(name)) continue;
-    const auto begin = tensor["data_offsets"][0].get<uint64_t>(), end = tensor["data_offsets"][1].get<uint64_t>();
-    kept[name] = tensor;
-    kept[name]["data_offsets"] = {kept_data.size(), kept_data.size() + (end - begin)};
-    kept_data += data.substr(begin, end - begin);
-  }
-  const std::string json = kept.dump();
-  std::string length(8, '\0');
-  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(json.size() >> (8 * i) & 255);
-  test::WriteBytes(copy.shard(number), length + json + kept_data);
-}
 
 TEST(ExpertsElsewhere, AWholeCheckpointOpensWithThemToo) {
   const MicroCopy copy;

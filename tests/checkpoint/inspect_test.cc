@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/expert_set.h"
+#include "checkpoint/hex.h"
 #include "checkpoint/micro_copy.h"
+#include "support/expert_set_builder.h"
 
 namespace deltafin {
 namespace {
@@ -16,8 +19,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-FolderReport Inspect(const std::string& folder) {
-  const Result<FolderReport> report = InspectFolder(folder);
+FolderReport Inspect(const std::string& folder, const ExpertFolders& experts = {}) {
+  const Result<FolderReport> report = InspectFolder(folder, experts);
   EXPECT_TRUE(report) << report.error().message();
   return report ? *report : FolderReport();
 }
@@ -104,6 +107,138 @@ TEST(Inspect, AnEmptyFolderLacksItsConfig) {
   const FolderReport report = Inspect(folder.path());
   EXPECT_THAT(report.problems, ElementsAre(HasSubstr("config.json")));
   EXPECT_FALSE(report.complete);
+}
+
+// A model of which `pack --move` moved every expert, 40 in each of 5 layers, to a set on two drives.
+class MovedExperts : public ::testing::Test {
+ protected:
+  void Pack(const test::ExpertSetOptions& options = {}) {
+    drives_ = test::DriveFolders(set_.path(), 2);
+    test::BuildExpertSet(copy_.folder(), drives_, options);
+    for (int number = 2; number <= 6; ++number) test::TakeExpertsOut(copy_, number, ToHex(options.set_id));
+  }
+  // As pack does.
+  void NoteFolders(const std::string& state_folder = "") {
+    const ExpertSetPointer pointer{0x5e7, drives_};
+    EXPECT_TRUE(WriteExpertPointer(copy_.folder(), state_folder, pointer));
+  }
+
+  MicroCopy copy_;
+  test::TempFolder set_;
+  std::vector<std::string> drives_;
+};
+
+TEST_F(MovedExperts, AreThereWhenTheirSetIs) {
+  Pack();
+  NoteFolders();
+  const FolderReport report = Inspect(copy_.folder());
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_TRUE(report.weights_complete);
+  EXPECT_EQ(report.shards_moved, 5);
+  EXPECT_EQ(report.shards[1].experts_moved_to, "00000000000005e7");
+  EXPECT_EQ(report.shards[0].experts_moved_to, "");
+  EXPECT_EQ(report.tensors_missing, 0);
+  EXPECT_EQ(report.tensors_in_set, 5 * 40 * 6);
+  ASSERT_TRUE(report.expert_set);
+  EXPECT_EQ(report.expert_set->set_id, "00000000000005e7");
+  EXPECT_EQ(report.expert_set->folders, drives_);
+  EXPECT_EQ(report.expert_set->generation, 1u);
+  EXPECT_EQ(report.expert_set->experts, 200);
+  EXPECT_EQ(report.expert_set->experts_expected, 200);
+  EXPECT_TRUE(report.expert_set->reachable);
+  EXPECT_TRUE(report.expert_set->complete);
+}
+
+TEST_F(MovedExperts, AreFoundByOptionToo) {
+  Pack();
+  EXPECT_TRUE(Inspect(copy_.folder(), {.folders = drives_}).weights_complete);
+}
+
+TEST_F(MovedExperts, AreFoundThroughTheStateFolderToo) {
+  Pack();
+  const test::TempFolder state;
+  // Pack notes the folders in the state folder when the model folder cannot be written. Root can write everywhere, so
+  // the note is moved there; its name is only known to the code that writes it.
+  const std::string moved = copy_.folder() + "-away";
+  std::filesystem::rename(copy_.folder(), moved);
+  const Result<std::string> note = WriteExpertPointer(copy_.folder(), state.path(), {0x5e7, drives_});
+  std::filesystem::rename(moved, copy_.folder());
+  ASSERT_TRUE(note) << note.error().message();
+  ASSERT_TRUE(note->starts_with(state.path())) << *note;
+  EXPECT_TRUE(Inspect(copy_.folder(), {.state_folder = state.path()}).weights_complete);
+  EXPECT_FALSE(Inspect(copy_.folder()).weights_complete);
+}
+
+TEST_F(MovedExperts, OfASetThatNothingNamesAreMissing) {
+  Pack();
+  const FolderReport report = Inspect(copy_.folder());
+  EXPECT_FALSE(report.weights_complete);
+  EXPECT_EQ(report.tensors_missing, 5 * 40 * 6);
+  ASSERT_TRUE(report.expert_set);
+  EXPECT_EQ(report.expert_set->set_id, "00000000000005e7");
+  EXPECT_THAT(report.expert_set->folders, IsEmpty());
+  EXPECT_FALSE(report.expert_set->reachable);
+  EXPECT_THAT(report.expert_set->problem, HasSubstr("--experts"));
+  EXPECT_THAT(report.problems, ElementsAre(HasSubstr("moved the experts of 5 shards to expert set 00000000000005e7")));
+}
+
+TEST_F(MovedExperts, AreMissingWhenADriveOfTheirSetIs) {
+  Pack();
+  NoteFolders();
+  std::filesystem::remove_all(drives_[1]);
+  const FolderReport report = Inspect(copy_.folder());
+  EXPECT_FALSE(report.weights_complete);
+  ASSERT_TRUE(report.expert_set);
+  EXPECT_FALSE(report.expert_set->reachable);
+  EXPECT_FALSE(report.expert_set->complete);
+  ASSERT_FALSE(report.problems.empty());
+  EXPECT_THAT(report.problems[0], HasSubstr(drives_[1]));
+}
+
+TEST_F(MovedExperts, OfADriveWithSecondCopiesElsewhereAreThere) {
+  Pack({.replicas = 1});
+  NoteFolders();
+  std::filesystem::remove_all(drives_[1]);
+  const FolderReport report = Inspect(copy_.folder());
+  EXPECT_THAT(report.problems, IsEmpty());
+  ASSERT_TRUE(report.expert_set);
+  EXPECT_TRUE(report.expert_set->complete);
+  EXPECT_THAT(report.expert_set->warnings, testing::Contains(HasSubstr(drives_[1])));
+}
+
+TEST_F(MovedExperts, ASetWithoutSomeOfThemIsReachableAndNotComplete) {
+  Pack({.leave_out = 3});
+  NoteFolders();
+  const FolderReport report = Inspect(copy_.folder());
+  EXPECT_FALSE(report.weights_complete);
+  ASSERT_TRUE(report.expert_set);
+  EXPECT_TRUE(report.expert_set->reachable);
+  EXPECT_FALSE(report.expert_set->complete);
+  EXPECT_THAT(report.expert_set->problem, HasSubstr("expected 200 experts, got 197"));
+}
+
+TEST_F(MovedExperts, AShardOfNothingElseIsNotNeeded) {
+  Pack();
+  NoteFolders();
+  copy_.EditJson("model.safetensors.index.json", [](Json& index) {
+    for (auto& [name, shard] : index["weight_map"].items())
+      if (name.find("layers.2.block_sparse_moe.experts.") != std::string::npos) shard = "experts.safetensors";
+  });
+  const FolderReport report = Inspect(copy_.folder());
+  EXPECT_THAT(report.problems, IsEmpty());
+  EXPECT_EQ(report.shards_missing, 0);
+  ASSERT_EQ(report.shards[0].name, "experts.safetensors");
+  EXPECT_TRUE(report.shards[0].has_text);
+  EXPECT_FALSE(report.shards[0].needed);
+  EXPECT_EQ(report.shards[0].problem, "");
+}
+
+TEST(Inspect, ANotedSetThatIsGoneIsAProblemThoughTheShardsAreWhole) {
+  MicroCopy copy;
+  ASSERT_TRUE(WriteExpertPointer(copy.folder(), "", {0x5e7, {"/no/such/drive"}}));
+  const FolderReport report = Inspect(copy.folder());
+  EXPECT_FALSE(report.weights_complete) << "a run would be refused";
+  EXPECT_THAT(report.problems, ElementsAre(HasSubstr("/no/such/drive")));
 }
 
 TEST(Inspect, AFolderThatIsNotThereIsAnError) {

@@ -61,6 +61,25 @@ ErrorCode MicroCopy::Code() const {
   return opened ? ErrorCode::kInternal : opened.error().code();
 }
 
+void TakeExpertsOut(MicroCopy& copy, int number, const std::string& moved_to) {
+  const ForeignHeader header = ReadForeignHeader(copy.shard(number));
+  const std::string data = ReadBytes(copy.shard(number)).substr(header.data_start);
+  Json kept = Json::object();
+  if (!moved_to.empty()) kept["__metadata__"] = {{"deltafin_experts_moved_to", moved_to}};
+  std::string kept_data;
+  for (const auto& [name, tensor] : header.tensors.items()) {
+    if (name.find(".experts.") != std::string::npos) continue;
+    const auto begin = tensor["data_offsets"][0].get<uint64_t>(), end = tensor["data_offsets"][1].get<uint64_t>();
+    kept[name] = tensor;
+    kept[name]["data_offsets"] = {kept_data.size(), kept_data.size() + (end - begin)};
+    kept_data += data.substr(begin, end - begin);
+  }
+  const std::string json = kept.dump();
+  std::string length(8, '\0');
+  for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(json.size() >> (8 * i) & 255);
+  WriteBytes(copy.shard(number), length + json + kept_data);
+}
+
 ForeignHeader ReadForeignHeader(const std::string& path) {
   const std::string start = ReadRange(path, 0, 8);
   uint64_t length = 0;

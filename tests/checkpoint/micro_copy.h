@@ -40,6 +40,9 @@ class MicroCopy {
   TempFolder folder_;
 };
 
+// Rewrites a shard without its experts, as `pack --move` does, with a note of the set; "" leaves no note.
+void TakeExpertsOut(MicroCopy& copy, int number, const std::string& moved_to);
+
 // The header of a safetensors file, parsed by another library than ours, and where its data starts.
 struct ForeignHeader {
   Json tensors;
