@@ -32,12 +32,11 @@ Result<std::vector<ProbeTarget>> LargeFiles(const std::string& folder) {
   std::vector<ProbeTarget> found;
   std::map<std::string, MountedDrive> known;  // by folder
   std::error_code failed;
+  DFIN_TRY_VOID(DriveOfFolder(folder));  // says what is wrong with a name
   fs::directory_iterator it(folder, failed);
-  if (failed)
-    return Fail(failed == std::errc::no_such_file_or_directory ? ErrorCode::kNotFound : ErrorCode::kIo, folder, ": ",
-                failed.message());
   std::vector<fs::path> paths;
   for (; !failed && it != fs::directory_iterator(); it.increment(failed)) paths.push_back(it->path());
+  if (failed) return Fail(ErrorCode::kIo, folder, ": its files cannot be listed: ", failed.message());
   std::sort(paths.begin(), paths.end());
   for (const fs::path& path : paths) {
     std::error_code ignored;

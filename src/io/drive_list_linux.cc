@@ -179,10 +179,11 @@ bool IsInside(const std::string& path, const std::string& folder) {
 Result<MountedDrive> DriveOfFolder(const std::string& folder) {
   std::error_code failed;
   const std::string path = fs::canonical(folder, failed).string();
-  if (failed)
-    return Fail(failed == std::errc::no_such_file_or_directory ? ErrorCode::kNotFound : ErrorCode::kIo, folder, ": ",
-                failed.message());
-  if (!fs::is_directory(path, failed)) return Fail(ErrorCode::kNotFound, folder, ": expected a folder");
+  if (failed == std::errc::no_such_file_or_directory || failed == std::errc::not_a_directory)
+    return Fail(ErrorCode::kNotFound, folder, ": expected a folder, got nothing of that name: is the drive mounted?");
+  if (failed) return Fail(ErrorCode::kIo, folder, ": cannot be looked at: ", failed.message());
+  if (!fs::is_directory(path, failed))
+    return Fail(ErrorCode::kNotFound, folder, ": expected a folder, got something else: name the folder that holds it");
   DFIN_TRY(const std::vector<Mount> mounts, ReadMounts());
   const Mount* best = nullptr;
   // The last of several on one point covers the others.

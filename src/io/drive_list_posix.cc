@@ -11,10 +11,13 @@ namespace deltafin {
 
 Result<MountedDrive> DriveOfFolder(const std::string& folder) {
   struct stat info {};
-  if (stat(folder.c_str(), &info) != 0)
-    return Fail(errno == ENOENT || errno == ENOTDIR ? ErrorCode::kNotFound : ErrorCode::kIo, folder, ": ",
-                std::strerror(errno));
-  if (!S_ISDIR(info.st_mode)) return Fail(ErrorCode::kNotFound, folder, ": expected a folder");
+  if (stat(folder.c_str(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR)
+      return Fail(ErrorCode::kNotFound, folder, ": expected a folder, got nothing of that name: is the drive mounted?");
+    return Fail(ErrorCode::kIo, folder, ": cannot be looked at: ", std::strerror(errno));
+  }
+  if (!S_ISDIR(info.st_mode))
+    return Fail(ErrorCode::kNotFound, folder, ": expected a folder, got something else: name the folder that holds it");
   struct statvfs volume {};
   if (statvfs(folder.c_str(), &volume) != 0) return Fail(ErrorCode::kIo, folder, ": ", std::strerror(errno));
   MountedDrive drive;

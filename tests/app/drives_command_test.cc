@@ -86,6 +86,18 @@ TEST_F(DrivesCommand, RefusesWhatMakesNoSense) {
   EXPECT_EQ(Drives({folder_, "--no-state", "--state-dir", state_}).exit_code, 2);
 }
 
+TEST_F(DrivesCommand, AFolderThatIsNoneIsNamedWithWhatWasExpectedAndFound) {
+  std::ofstream(root_ + "/file") << "x";
+  for (const char* option : {"--folder", "--model", "--experts"}) {
+    const auto missing = Drives({option, root_ + "/missing", "--no-state"});
+    EXPECT_EQ(missing.exit_code, 3);
+    EXPECT_THAT(missing.err, HasSubstr(root_ + "/missing: expected a folder, got nothing of that name")) << option;
+    const auto file = Drives({option, root_ + "/file", "--no-state"});
+    EXPECT_EQ(file.exit_code, 3);
+    EXPECT_THAT(file.err, HasSubstr(root_ + "/file: expected a folder, got something else")) << option;
+  }
+}
+
 TEST_F(DrivesCommand, ADriveWithoutSpaceIsNamedWithTheReason) {
   const auto r = Drives({folder_, "--size", "1000000TB", "--no-state"});
   EXPECT_EQ(r.exit_code, 4) << r.err;
