@@ -129,7 +129,7 @@ class Chat {
     // The state describes exactly session_.tokens(): it can only be continued, not shortened.
     if (known.size() >= prompt.size() || !std::equal(known.begin(), known.end(), prompt.begin())) session_.Reset();
     DFIN_TRY(AnswerStream stream, AnswerStream::ForChat(tokenizer_, conversation_.continues_in(), {}));
-    thinking_ = false;
+    thinking_ = line_is_open_ = false;
     GenerationRequest request;
     request.prompt = std::span(prompt).subspan(session_.tokens().size());
     request.max_new = options_.max_new;
@@ -141,6 +141,7 @@ class Chat {
     request.on_token = [&](TokenId id) { return Show(stream.Append(id)) && !stream.ended(); };
     Result<GenerationResult> result = Generate(*setup_.engine, session_, setup_.monitor, request);
     if (!result) {
+      if (line_is_open_ && !setup_.terminal.stdout_is_terminal()) setup_.terminal.Write("\n");
       conversation_.DropLastTurn();
       // A script must hear of it; a person can try again.
       if (!setup_.terminal.stderr_is_terminal()) return Failure(std::move(result.error()));
@@ -175,6 +176,7 @@ class Chat {
       if (piece.channel == AnswerStream::Channel::kAnswer) {
         if (thinking_) setup_.terminal.EndLine();
         thinking_ = false;
+        if (!piece.text.empty()) line_is_open_ = piece.text.back() != '\n';
         if (!setup_.terminal.Write(piece.text)) return false;
       } else {
         setup_.terminal.WriteDim(piece.text);
@@ -191,6 +193,7 @@ class Chat {
   Conversation conversation_;
   SamplingParams sampling_;
   bool thinking_ = false;
+  bool line_is_open_ = false;  // what was shown of the answer does not end with a line break
   std::string last_stats_;
 };
 

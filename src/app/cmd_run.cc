@@ -115,7 +115,7 @@ class Output {
   bool Token(TokenId id) {
     std::vector<AnswerStream::Piece> pieces;
     if (stream_) pieces = stream_->Append(id);
-    if (options_.ids) return terminal_.Write((first_ ? "" : " ") + std::to_string(id)) && Next();
+    if (options_.ids) return Write((first_ ? "" : " ") + std::to_string(id)) && Next();
     if (options_.json) {
       Json event = TokenEvent(id, pieces);
       AddStepFigures(event);
@@ -134,7 +134,23 @@ class Output {
     if (!options_.json) terminal_.Write("\n");
   }
 
+  // After an error in the middle: shows what was held back, and leaves no half line before the message.
+  void Break() {
+    if (first_) return;
+    std::vector<AnswerStream::Piece> pieces;
+    if (stream_) pieces = stream_->Finish(true);
+    if (options_.json && !pieces.empty()) terminal_.Write(DumpJson(TokenEvent(-1, pieces)) + "\n");
+    if (options_.json) return;
+    if (!options_.ids) Show(pieces);
+    if (line_is_open_) terminal_.Write("\n");
+  }
+
  private:
+  bool Write(const std::string& text) {
+    if (!text.empty()) line_is_open_ = text.back() != '\n';
+    return terminal_.Write(text);
+  }
+
   bool Next() {
     first_ = false;
     return !stream_ || !stream_->stop_string_met();
@@ -174,7 +190,7 @@ class Output {
           terminal_.WriteNote("\n");
           thinking_ = false;
         }
-        if (!terminal_.Write(piece.text)) return false;
+        if (!Write(piece.text)) return false;
       } else if (terminal_.stderr_is_terminal() && !options_.common.quiet) {
         terminal_.WriteDim(piece.text);
         thinking_ = true;
@@ -192,6 +208,7 @@ class Output {
   std::optional<AnswerStream>& stream_;
   bool first_ = true;
   bool thinking_ = false;
+  bool line_is_open_ = false;  // the answer so far does not end with a line break
 };
 
 std::vector<TokenId> StopTokens(const Prompt& prompt, const ModelSpec& spec) {
@@ -223,6 +240,8 @@ Result<int> RunRun(const RunOptions& o) {
   request.on_token = [&](TokenId id) { return output.Token(id); };
   Result<GenerationResult> result = Generate(engine, session, setup.monitor, request);
   if (!result) {
+    setup.StopViews();
+    output.Break();
     setup.StopProgress();
     return Failure(std::move(result.error()));
   }
