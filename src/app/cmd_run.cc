@@ -1,5 +1,6 @@
 // `deltafin run`: one prompt in, one answer out.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -177,6 +178,8 @@ class Output {
     event["seconds"] = SecondsBetween(before_ns_, now);
     event["seconds_expert_wait"] = step.expert_wait_seconds;
     event["seconds_dense_wait"] = step.dense_wait_seconds;
+    event["seconds_compute"] =
+        std::max(0.0, SecondsBetween(before_ns_, now) - step.expert_wait_seconds - step.dense_wait_seconds);
     event["expert_bytes"] = step.expert_bytes_demand;
     before_ = counters;
     before_ns_ = now;
@@ -238,6 +241,7 @@ Result<int> RunRun(const RunOptions& o) {
   request.stop_tokens = stop_tokens;
   request.cancel = setup.interrupt.token();
   request.on_token = [&](TokenId id) { return output.Token(id); };
+  const std::vector<DriveReport> drives_before = engine.drives();
   Result<GenerationResult> result = Generate(engine, session, setup.monitor, request);
   if (!result) {
     setup.StopViews();
@@ -249,8 +253,8 @@ Result<int> RunRun(const RunOptions& o) {
   output.Finish(result->reason == StopReason::kLength || result->reason == StopReason::kCancelled);
   const bool cancelled = result->reason == StopReason::kCancelled;
 
-  const RunReport report{std::move(*result), engine.counters(),        setup.seconds_load, engine.Describe(),
-                         engine.drives(),    sampling.temperature > 0, sampling.seed};
+  const RunReport report{std::move(*result), engine.counters(), setup.seconds_load,       engine.Describe(),
+                         engine.drives(),    drives_before,     sampling.temperature > 0, sampling.seed};
   if (o.json) setup.terminal.Write(DumpJson(StatsEvent(report)) + "\n");
   if (o.stats) setup.terminal.WriteNote(StatsText(report));
   DFIN_TRY_VOID(setup.terminal.StdoutStatus());

@@ -59,7 +59,29 @@ std::string TimeLeft(const EngineMonitor::Snapshot& s, double seconds) {
   return done < total ? FormatSeconds(seconds * (total - done) / done) + " left" : "";
 }
 
-Json ProgressEvent(const EngineMonitor::Snapshot& s, int64_t now_ns, double bytes_per_second) {
+Json DriveFigures(const EngineMonitor::Snapshot& before, const EngineMonitor::Snapshot& now, size_t drive,
+                  double seconds) {
+  const DriveCounters& c = now.drive_counters[drive];
+  const bool is_known = drive < before.drive_counters.size();
+  const DriveCounters since = is_known ? c.Since(before.drive_counters[drive]) : c;
+  Json out;
+  out["name"] = now.drives[drive].name;
+  out["bytes"] = c.device_bytes;
+  out["share"] =
+      now.io.device_bytes > 0 ? static_cast<double>(c.device_bytes) / static_cast<double>(now.io.device_bytes) : 0.0;
+  out["bytes_per_second"] = seconds > 0 ? static_cast<double>(since.device_bytes) / seconds : 0.0;
+  out["queued_bytes"] = c.queued_bytes;
+  out["in_flight_bytes"] = c.in_flight_bytes;
+  out["seconds_p50"] = since.latency.Quantile(0.5);
+  out["seconds_p99"] = since.latency.Quantile(0.99);
+  out["health"] = c.health == DriveHealth::kGood ? "good" : "degraded";
+  return out;
+}
+
+}  // namespace
+
+Json ProgressEvent(const EngineMonitor::Snapshot& before, const EngineMonitor::Snapshot& s, double seconds,
+                   int64_t now_ns, double bytes_per_second) {
   Json event;
   event["event"] = "progress";
   event["phase"] = PhaseName(s.phase);
@@ -70,10 +92,12 @@ Json ProgressEvent(const EngineMonitor::Snapshot& s, int64_t now_ns, double byte
   event["seconds"] = SecondsBetween(s.phase_start_ns, now_ns);
   event["device_bytes"] = s.io.device_bytes;
   event["bytes_per_second"] = bytes_per_second;
+  event["seconds_expert_wait"] = s.cache.wait_seconds;
+  event["seconds_dense_wait"] = s.dense_wait_seconds;
+  event["drives"] = Json::array();
+  for (size_t i = 0; i < s.drive_counters.size(); ++i) event["drives"].push_back(DriveFigures(before, s, i, seconds));
   return event;
 }
-
-}  // namespace
 
 std::string StatusText(const EngineMonitor::Snapshot& s, int64_t now_ns, double bytes_per_second) {
   if (s.phase == Phase::kIdle) return "";
@@ -116,25 +140,26 @@ void ProgressView::Loop() {
   const bool often = mode_ == Mode::kText && terminal_.stderr_is_terminal();
   const auto period = often ? std::chrono::duration_cast<std::chrono::milliseconds>(kTerminalPeriod)
                             : std::chrono::duration_cast<std::chrono::milliseconds>(kLinePeriod);
-  uint64_t last_bytes = 0;
+  EngineMonitor::Snapshot last;
   int64_t last_ns = clock.NowNs();
   double rate = 0;
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, period, [this] { return stop_; })) {
     const EngineMonitor::Snapshot s = monitor_.Sample();
     const int64_t now = clock.NowNs();
+    const double seconds = SecondsBetween(last_ns, now);
     // A moving average over about two samples.
-    const uint64_t bytes = std::max(s.io.device_bytes, last_bytes);
-    rate = (rate + static_cast<double>(bytes - last_bytes) / SecondsBetween(last_ns, now)) / 2;
-    last_bytes = bytes;
-    last_ns = now;
+    const uint64_t bytes = std::max(s.io.device_bytes, last.io.device_bytes);
+    rate = (rate + static_cast<double>(bytes - last.io.device_bytes) / seconds) / 2;
     if (s.phase == Phase::kIdle) {
       terminal_.ClearStatus();
     } else if (mode_ == Mode::kJson) {
-      terminal_.Write(DumpJson(ProgressEvent(s, now, rate)) + "\n");
+      terminal_.Write(DumpJson(ProgressEvent(last, s, seconds, now, rate)) + "\n");
     } else {
       terminal_.ShowStatus(StatusText(s, now, rate));
     }
+    last = s;
+    last_ns = now;
   }
 }
 

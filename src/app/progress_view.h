@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "app/terminal.h"
+#include "base/json.h"
 #include "engine/monitor.h"
 
 namespace deltafin {
@@ -34,6 +35,11 @@ class ProgressView {
   bool stop_ = false;
   std::thread thread_;
 };
+
+// The event of `run --json`. Rates and latencies of drives are those since `before`, taken `seconds` earlier; the
+// event's own bytes_per_second is given. For tests too.
+Json ProgressEvent(const EngineMonitor::Snapshot& before, const EngineMonitor::Snapshot& now, double seconds,
+                   int64_t now_ns, double bytes_per_second);
 
 // One status text, e.g. "prompt 512/4000  layer 17/93  2.71 GB/s  18 tok/s  3 min left". Empty when idle. For tests
 // too.

@@ -1,5 +1,6 @@
 #include "app/run_report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -32,16 +33,30 @@ double BytesPerToken(const GenerationResult& g) {
 
 const char* ToString(DriveHealth health) { return health == DriveHealth::kGood ? "good" : "degraded"; }
 
-Json DriveFigures(const DriveReport& drive) {
+uint64_t DeviceBytes(const std::vector<DriveReport>& drives) {
+  uint64_t bytes = 0;
+  for (const DriveReport& drive : drives) bytes += drive.counters.device_bytes;
+  return bytes;
+}
+
+double Share(const DriveCounters& c, uint64_t of_bytes) {
+  return of_bytes > 0 ? static_cast<double>(c.device_bytes) / static_cast<double>(of_bytes) : 0;
+}
+
+Json DriveFigures(const DriveReport& drive, uint64_t of_bytes) {
   const DriveCounters& c = drive.counters;
   Json out;
   out["name"] = drive.info.name;
   out["bytes"] = c.device_bytes;
+  out["share"] = Share(c, of_bytes);
   out["seconds_busy"] = c.busy_seconds;
+  out["bytes_per_second"] = c.busy_rate();
   out["bytes_per_second_profile"] = drive.info.bytes_per_second;
   out["chunks"] = c.chunks;
   out["seconds_p50"] = c.latency.Quantile(0.5);
   out["seconds_p99"] = c.latency.Quantile(0.99);
+  out["chunks_in_flight_mean"] = c.mean_in_flight();
+  out["chunks_in_flight_most"] = c.most_in_flight;
   out["errors"] = c.errors;
   out["retries"] = c.retries;
   out["hung"] = c.hung;
@@ -50,22 +65,24 @@ Json DriveFigures(const DriveReport& drive) {
   return out;
 }
 
-double RateOf(const DriveCounters& c) {
-  return c.busy_seconds > 0 ? static_cast<double>(c.device_bytes) / c.busy_seconds : 0;
+std::vector<DriveReport> SinceThen(std::vector<DriveReport> drives, const std::vector<DriveReport>& before) {
+  for (size_t i = 0; i < before.size() && i < drives.size(); ++i)
+    drives[i].counters = drives[i].counters.Since(before[i].counters);
+  return drives;
 }
 
-// One line a drive that was read from; with one drive the line before it says it all.
+// One line a drive that was read from.
 std::string DriveLines(const std::vector<DriveReport>& drives) {
-  uint64_t total = 0;
-  for (const DriveReport& drive : drives) total += drive.counters.device_bytes;
+  const uint64_t all = DeviceBytes(drives);
   std::string text;
   for (const DriveReport& drive : drives) {
     const DriveCounters& c = drive.counters;
     if (c.device_bytes == 0 && c.errors == 0 && c.hung == 0) continue;
-    char figures[120];
-    std::snprintf(figures, sizeof figures, ": %.1f %% of all bytes, %s while busy, p50 %.1f ms, p99 %.1f ms",
-                  total > 0 ? 100.0 * static_cast<double>(c.device_bytes) / static_cast<double>(total) : 0.0,
-                  FormatRate(RateOf(c)).c_str(), c.latency.Quantile(0.5) * 1e3, c.latency.Quantile(0.99) * 1e3);
+    char figures[200];
+    std::snprintf(figures, sizeof figures,
+                  ": %.1f %% of all bytes, %s while busy, %.1f reads in flight (%d at most), p50 %.1f ms, p99 %.1f ms",
+                  100 * Share(c, all), FormatRate(c.busy_rate()).c_str(), c.mean_in_flight(), c.most_in_flight,
+                  c.latency.Quantile(0.5) * 1e3, c.latency.Quantile(0.99) * 1e3);
     text += Cat("  ", drive.info.name, figures);
     if (c.errors != 0) text += Cat(", ", c.errors, " errors");
     if (c.hung != 0) text += Cat(", hung ", c.hung, " times");
@@ -73,6 +90,17 @@ std::string DriveLines(const std::vector<DriveReport>& drives) {
     if (c.health == DriveHealth::kDegraded) text += ", degraded";
     text += "\n";
   }
+  return text;
+}
+
+// Where the time of the request went: waiting for experts, waiting for dense weights, computing.
+std::string TimeLine(const GenerationResult& g) {
+  if (g.seconds_total <= 0) return "";
+  const double experts = 100 * g.used.expert_wait_seconds / g.seconds_total;
+  const double dense = 100 * g.used.dense_wait_seconds / g.seconds_total;
+  char text[120];
+  std::snprintf(text, sizeof text, "time: experts %.0f %%, dense %.0f %%, computing %.0f %%\n", experts, dense,
+                std::max(0.0, 100 - experts - dense));
   return text;
 }
 
@@ -110,7 +138,7 @@ Json StatsEvent(const RunReport& r) {
   event["reads_verified"] = c.reads_verified;
   event["reads_mismatched"] = c.reads_mismatched;
   Json drives = Json::array();
-  for (const DriveReport& drive : r.drives) drives.push_back(DriveFigures(drive));
+  for (const DriveReport& drive : r.drives) drives.push_back(DriveFigures(drive, DeviceBytes(r.drives)));
   event["drives"] = std::move(drives);
   return event;
 }
@@ -123,7 +151,7 @@ std::string StatsText(const RunReport& r) {
                 g.tokens_per_second_steady(), g.tokens_per_second_inclusive(),
                 FormatSeconds(g.seconds_first_token).c_str());
   std::string text = Cat(g.prompt_tokens, " prompt tokens, ", g.tokens.size(), " new (", ToString(g.reason),
-                         "), loaded in ", FormatSeconds(r.seconds_load), "\n", speed);
+                         "), loaded in ", FormatSeconds(r.seconds_load), "\n", speed, TimeLine(g));
   text += Cat("experts: ", c.cache_hits, " of ", c.cache_hits + c.cache_misses, " from memory, ",
               FormatBytes(c.expert_bytes_demand), " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
   if (c.dense_bytes_streamed != 0)
@@ -132,7 +160,7 @@ std::string StatsText(const RunReport& r) {
   const double rate = c.io.busy_seconds > 0 ? static_cast<double>(c.io.device_bytes) / c.io.busy_seconds : 0;
   text += Cat("drives: ", FormatBytes(c.io.device_bytes), " at ", FormatRate(rate), " while busy; ",
               FormatBytes(static_cast<uint64_t>(BytesPerToken(g))), " a token after the first\n");
-  if (r.drives.size() > 1) text += DriveLines(r.drives);
+  text += DriveLines(SinceThen(r.drives, r.drives_before));
   if (c.reads_verified + c.reads_mismatched != 0)
     text += Cat("checksums: ", c.reads_verified, " experts right, ", c.reads_mismatched, " read again\n");
   text += Cat("memory: ", FormatBytes(PeakResidentBytes()), " at most; ", r.engine, "\n");

@@ -16,8 +16,9 @@ struct RunReport {
   GenerationResult result;
   EngineCounters total;  // since the engine was made, loading included
   double seconds_load = 0;
-  std::string engine;  // Engine::Describe()
-  std::vector<DriveReport> drives;
+  std::string engine;                      // Engine::Describe()
+  std::vector<DriveReport> drives;         // since the engine was made
+  std::vector<DriveReport> drives_before;  // ... when the request began; empty: as if nothing had been read
   bool sampled = false;
   uint64_t seed = 0;  // when sampled
 };

@@ -35,4 +35,18 @@ LatencyHistogram LatencyHistogram::Since(const LatencyHistogram& earlier) const 
   return since;
 }
 
+DriveCounters DriveCounters::Since(const DriveCounters& earlier) const {
+  DriveCounters since = *this;
+  since.chunks -= earlier.chunks;
+  since.device_bytes -= earlier.device_bytes;
+  since.errors -= earlier.errors;
+  since.retries -= earlier.retries;
+  since.replica_bytes -= earlier.replica_bytes;
+  since.hung -= earlier.hung;
+  since.busy_seconds -= earlier.busy_seconds;
+  since.latency = latency.Since(earlier.latency);
+  since.read_seconds -= earlier.read_seconds;
+  return since;
+}
+
 }  // namespace deltafin

@@ -34,19 +34,27 @@ struct LatencyHistogram {
 };
 
 struct DriveCounters {
-  uint64_t chunks = 0;           // reads that the drive answered
-  uint64_t device_bytes = 0;     // bytes it delivered, alignment included
-  uint64_t errors = 0;           // reads it failed, each try counted
-  uint64_t retries = 0;          // of those, tried again on the same drive
-  uint64_t replica_bytes = 0;    // bytes it delivered in another drive's place (balance or fault)
-  uint64_t hung = 0;             // reads given up because they took too long
-  double busy_seconds = 0;       // time with at least one read in flight
-  LatencyHistogram latency;      // from hand-out to answer, of one chunk
+  uint64_t chunks = 0;         // reads that the drive answered
+  uint64_t device_bytes = 0;   // bytes it delivered, alignment included
+  uint64_t errors = 0;         // reads it failed, each try counted
+  uint64_t retries = 0;        // of those, tried again on the same drive
+  uint64_t replica_bytes = 0;  // bytes it delivered in another drive's place (balance or fault)
+  uint64_t hung = 0;           // reads given up because they took too long
+  double busy_seconds = 0;     // time with at least one read in flight
+  LatencyHistogram latency;    // from hand-out to answer, of one chunk
+  double read_seconds = 0;     // the same, summed
+  int most_in_flight = 0;      // chunks at once
   // Gauges, at the moment of asking.
-  uint64_t queued_bytes = 0;     // waiting for this drive
+  uint64_t queued_bytes = 0;  // waiting for this drive
   uint64_t in_flight_bytes = 0;
-  double bytes_per_second = 0;   // the scheduler's current estimate; 0 = none yet
+  double bytes_per_second = 0;  // the scheduler's current estimate; 0 = none yet
   DriveHealth health = DriveHealth::kGood;
+
+  // While busy: bytes a second, and chunks in flight on average (Little's law). 0 when nothing was read.
+  double busy_rate() const { return busy_seconds > 0 ? static_cast<double>(device_bytes) / busy_seconds : 0; }
+  double mean_in_flight() const { return busy_seconds > 0 ? read_seconds / busy_seconds : 0; }
+  // What happened since `earlier`; gauges and most_in_flight stay.
+  DriveCounters Since(const DriveCounters& earlier) const;
 };
 
 }  // namespace deltafin

@@ -171,6 +171,7 @@ void ReadDispatcher::Send(Chunk* chunk, const ReadRequest& request, int64_t now_
   queue.out.Append(chunk);
   queue.bytes_out += chunk->widened_bytes;
   if (queue.chunks_out++ == 0) queue.busy_since_ns = queue.progress_ns = now_ns;
+  queue.counters.most_in_flight = std::max(queue.counters.most_in_flight, queue.chunks_out);
   if (chunks_out_++ == 0) busy_since_ns_ = now_ns;
   next_hang_ns_ = std::min(next_hang_ns_, now_ns + HangNs(*chunk));
 }
@@ -188,6 +189,7 @@ void ReadDispatcher::TakeBack(Chunk* chunk, const IoCompletion& completion, int6
   if (--chunks_out_ == 0) counters_.busy_seconds += SecondsBetween(busy_since_ns_, now_ns);
   ++queue.counters.chunks;
   queue.counters.latency.Add(now_ns - chunk->out_ns);
+  queue.counters.read_seconds += SecondsBetween(chunk->out_ns, now_ns);
   queue.counters.device_bytes += completion.bytes_read;
   counters_.device_bytes += completion.bytes_read;
   if (chunk->on_copy) queue.counters.replica_bytes += completion.bytes_read;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace deltafin {
 namespace {
 
@@ -74,6 +76,39 @@ TEST(StatusText, CountsFilesWhileOpening) {
 }
 
 TEST(StatusText, IsEmptyWhenIdle) { EXPECT_EQ(StatusText({}, 0, 0), ""); }
+
+TEST(ProgressEvent, CarriesEachDriveWithRateAndLatencyOfTheTimeSinceTheEarlierSample) {
+  EngineMonitor::Snapshot before, now;
+  before.drives = now.drives = {{"/mnt/a", 0}, {"/mnt/b", 0}};
+  before.drive_counters.resize(2);
+  before.drive_counters[0].device_bytes = 4'000'000'000;
+  for (int i = 0; i < 100; ++i) before.drive_counters[0].latency.Add(500'000'000);
+  now.drive_counters = before.drive_counters;
+  now.drive_counters[0].device_bytes = 9'000'000'000;
+  now.drive_counters[0].queued_bytes = 7;
+  now.drive_counters[0].in_flight_bytes = 11;
+  now.drive_counters[0].latency.Add(1'000'000);
+  now.drive_counters[1].device_bytes = 1'000'000'000;
+  now.drive_counters[1].health = DriveHealth::kDegraded;
+  now.io.device_bytes = 10'000'000'000;
+  now.cache.wait_seconds = 3;
+  now.dense_wait_seconds = 0.5;
+  now.phase = Phase::kDecode;
+  const Json event = ProgressEvent(before, now, 10, 20 * kSecond, 6e8);
+  EXPECT_EQ(event["seconds_expert_wait"], 3.0);
+  EXPECT_EQ(event["seconds_dense_wait"], 0.5);
+  ASSERT_EQ(event["drives"].size(), 2u);
+  const Json& a = event["drives"][0];
+  EXPECT_EQ(a["name"], "/mnt/a");
+  EXPECT_EQ(a["bytes"], 9'000'000'000);
+  EXPECT_EQ(a["share"], 0.9);
+  EXPECT_EQ(a["bytes_per_second"], 5e8);
+  EXPECT_EQ(a["queued_bytes"], 7);
+  EXPECT_EQ(a["in_flight_bytes"], 11);
+  EXPECT_EQ(a["seconds_p99"], 1024e-6) << "upper bound of 512 to 1024 us";
+  EXPECT_EQ(a["health"], "good");
+  EXPECT_EQ(event["drives"][1]["health"], "degraded");
+}
 
 }  // namespace
 }  // namespace deltafin
