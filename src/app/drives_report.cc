@@ -12,21 +12,6 @@
 namespace deltafin {
 namespace {
 
-Json GridJson(const std::vector<DriveMeasurement>& grid) {
-  Json out = Json::array();
-  for (const DriveMeasurement& m : grid) {
-    Json cell;
-    cell["block_bytes"] = m.block_bytes;
-    cell["depth"] = m.depth;
-    cell["direct"] = m.direct;
-    cell["bytes_per_second"] = m.bytes_per_second;
-    cell["latency_p50_seconds"] = m.latency_p50_seconds;
-    cell["latency_p99_seconds"] = m.latency_p99_seconds;
-    out.push_back(std::move(cell));
-  }
-  return out;
-}
-
 Json DriveJson(const ProbedDrive& d) {
   Json out;
   out["folder"] = d.folder;
@@ -47,7 +32,7 @@ Json DriveJson(const ProbedDrive& d) {
   out["latency_p99_seconds"] = d.latency_p99_seconds;
   out["own_test_file"] = d.own_file;
   out["bytes_read"] = d.bytes_read;
-  out["grid"] = GridJson(d.profile.grid);
+  out["grid"] = DriveGridJson(d.profile.grid);
   return out;
 }
 

@@ -181,6 +181,21 @@ std::string DriveProfilePath(const std::string& state_folder, const std::string&
   return Cat(state_folder, "/drives/", name, "-", std::hex, Fnv(identity), ".json");
 }
 
+Json DriveGridJson(const std::vector<DriveMeasurement>& grid) {
+  Json out = Json::array();
+  for (const DriveMeasurement& m : grid) {
+    Json cell;
+    cell["block_bytes"] = m.block_bytes;
+    cell["depth"] = m.depth;
+    cell["direct"] = m.direct;
+    cell["bytes_per_second"] = m.bytes_per_second;
+    cell["latency_p50_seconds"] = m.latency_p50_seconds;
+    cell["latency_p99_seconds"] = m.latency_p99_seconds;
+    out.push_back(std::move(cell));
+  }
+  return out;
+}
+
 std::string DriveProfileText(const DriveProfile& profile) {
   Json out;
   out["version"] = kVersion;
@@ -192,17 +207,7 @@ std::string DriveProfileText(const DriveProfile& profile) {
   out["block_bytes"] = profile.block_bytes;
   out["depth"] = profile.depth;
   out["direct"] = profile.direct;
-  out["grid"] = Json::array();
-  for (const DriveMeasurement& m : profile.grid) {
-    Json cell;
-    cell["block_bytes"] = m.block_bytes;
-    cell["depth"] = m.depth;
-    cell["direct"] = m.direct;
-    cell["bytes_per_second"] = m.bytes_per_second;
-    cell["latency_p50_seconds"] = m.latency_p50_seconds;
-    cell["latency_p99_seconds"] = m.latency_p99_seconds;
-    out["grid"].push_back(std::move(cell));
-  }
+  out["grid"] = DriveGridJson(profile.grid);
   out["together"] = Json::array();
   for (const DriveProfile::Together& together : profile.together) {
     Json entry;

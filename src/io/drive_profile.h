@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
 
 namespace deltafin {
@@ -46,6 +47,8 @@ Result<std::string> DriveIdentity(const std::string& folder);
 // Where the profile of a drive is kept.
 std::string DriveProfilePath(const std::string& state_folder, const std::string& identity);
 std::string DriveProfileText(const DriveProfile& profile);
+// The list of cells in it, which `drives --json` shows too.
+Json DriveGridJson(const std::vector<DriveMeasurement>& grid);
 // kCorrupt, kUnsupported (another version). `what` names the text in errors.
 Result<DriveProfile> ParseDriveProfile(const std::string& text, const std::string& what);
 // Nothing when there is no usable profile; *problem, if given, says what is wrong with one that is there.

@@ -151,6 +151,22 @@ TEST_F(DriveProfileTest, IdentityBelongsToTheDriveNotToTheFolder) {
   EXPECT_EQ(missing.error().code(), ErrorCode::kNotFound);
 }
 
+TEST_F(DriveProfileTest, ReadsAreBufferedWhereTheyWereMeasuredToBeFasterSo) {
+  const std::string identity = *DriveIdentity(state_);
+  EXPECT_FALSE(ProfiledBuffered(state_, state_)) << "not measured";
+  DriveProfile profile = Sample(identity);
+  profile.direct = true;
+  ASSERT_TRUE(StoreDriveProfile(state_, profile));
+  EXPECT_FALSE(ProfiledBuffered(state_, state_));
+  profile.direct = false;
+  ASSERT_TRUE(StoreDriveProfile(state_, profile));
+  EXPECT_TRUE(ProfiledBuffered(state_, state_));
+  EXPECT_FALSE(ProfiledBuffered("", state_)) << "no state folder";
+  EXPECT_FALSE(ProfiledBuffered(state_, state_ + "/missing"));
+  std::ofstream(DriveProfilePath(state_, identity), std::ios::trunc) << "{";
+  EXPECT_FALSE(ProfiledBuffered(state_, state_)) << "damaged";
+}
+
 // /dev is a mount of its own on every system that we run on.
 class ProfiledRatesTest : public DriveProfileTest {
  protected:
@@ -199,6 +215,12 @@ TEST_F(ProfiledRatesTest, OfAFolderThatIsYetToBeMadeAreThoseOfItsDrive) {
   Store(there_, 2e9, {{{here_}, 1e9}});
   EXPECT_EQ(Rates({state_ + "/new/set", "/dev/new"}), (std::vector<double>{3e9, 1e9}));
   EXPECT_FALSE(std::filesystem::exists(state_ + "/new"));
+}
+
+TEST_F(ProfiledRatesTest, OfAnotherDriveDoNotMakeReadsBuffered) {
+  ASSERT_TRUE(StoreDriveProfile(state_, Sample(there_)));
+  EXPECT_TRUE(ProfiledBuffered(state_, "/dev"));
+  EXPECT_FALSE(ProfiledBuffered(state_, state_));
 }
 
 }  // namespace
