@@ -257,7 +257,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"UnknownIsa", RunWith({"--isa", "sse9"}), 2, "sse9|avx2"},
         Refusal{"UnknownIo", RunWith({"--io", "mmap"}), 2, "--io|uring"},
         Refusal{"UnknownDenseMode", RunWith({"--dense-mode", "x"}), 2, "--dense-mode|stream"},
-        Refusal{"PackedExperts", RunWith({"--experts", "/nowhere"}), 3, "--experts"},
+        Refusal{"PackedExperts", RunWith({"--experts", "/nowhere"}), 5, "--experts|/nowhere|mounted"},
         Refusal{"PackedDense", RunWith({"--dense", "/nowhere"}), 2, "--dense"},
         Refusal{"Drafter", RunWith({"--draft", "ngram"}), 2, "--draft"},
         Refusal{"DraftCount", RunWith({"--max-drafts", "3"}), 2, "--max-drafts"},
