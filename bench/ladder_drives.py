@@ -18,6 +18,10 @@ PAGE = 4096
 
 
 class SetUpError(Exception):
+    """What went wrong, in a sentence."""
+
+
+class CannotRun(SetUpError):
     """What is missing on this machine, in a sentence."""
 
 
@@ -50,6 +54,9 @@ class EmulatedDrives:
     def __enter__(self):
         try:
             self._set_up()
+        except SetUpError as error:
+            self._take_down()
+            raise CannotRun(str(error)) from error
         except BaseException:
             self._take_down()
             raise

@@ -3,23 +3,18 @@
 from statistics import median
 from xml.sax.saxutils import escape
 
+from ladder_verdicts import cells as group
+
 # Series of the plot: colour and dash.
 STYLES = {
     "striped, engine": ("#0b6e4f", ""),
+    "striped, engine, read-ahead": ("#0b6e4f", "2 4"),
     "striped, scheduler": ("#2a9d8f", "7 4"),
     "striped, scheduler, read-ahead": ("#8ab17d", "2 4"),
     "mirrored whole records": ("#c1443c", ""),
     "mirrored, read-ahead": ("#e9a03b", "2 4"),
 }
 PUBLISHED = [85, 82, 77, 72]  # of the best published engine, mirrored, 1 to 4 drives
-
-
-def group(rows, *keys):
-    """{key values: rows}, in order of appearance."""
-    groups = {}
-    for row in rows:
-        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
-    return groups
 
 
 def spread(values):
@@ -37,12 +32,18 @@ def reads_table(rows):
     return "\n".join(lines)
 
 
+def with_ahead(rows):
+    """Files of before the engine read ahead do not say that it did not."""
+    return [{"ahead": False} | row for row in rows]
+
+
 def engine_table(rows):
     lines = ["engine: decode of a synthetic model, percent of the summed limits, median (range) of the seeds",
-             f"{'sum MB/s':>8}  {'drives':>6}  {'tokens/s':>8}  {'GB/s':>6}  {'% while reading':>20}  {'% of wall time':>20}  "
+             f"{'sum MB/s':>8}  {'drives':>6}  {'ahead':<5}  {'tokens/s':>8}  {'GB/s':>6}  {'% while reading':>20}  {'% of wall time':>20}  "
              f"{'bound %':>7}  {'read/needed':>11}"]
-    for (total, drives), runs in group(rows, "sum", "drives").items():
-        lines.append(f"{total / 1e6:8.0f}  {drives:6d}  {median(r['tokens_per_second'] for r in runs):8.3f}  "
+    for (total, drives, ahead), runs in group(with_ahead(rows), "sum", "drives", "ahead").items():
+        lines.append(f"{total / 1e6:8.0f}  {drives:6d}  {'yes' if ahead else 'no':<5}  "
+                     f"{median(r['tokens_per_second'] for r in runs):8.3f}  "
                      f"{median(r['bytes_per_second'] for r in runs) / 1e9:6.3f}  "
                      f"{spread([r['percent_of_limit'] for r in runs]):>20}  "
                      f"{spread([r['percent_of_limit_wall'] for r in runs]):>20}  "
@@ -75,8 +76,10 @@ def series_of(results, total):
     for (drives, placement, ahead), runs in group([r for r in results.get("reads", []) if r["sum"] == total],
                                                   "drives", "placement", "ahead").items():
         series.setdefault(names[placement, ahead], {})[drives] = median(r["percent_of_limit"] for r in runs)
-    for (drives,), runs in group([r for r in results.get("engine", []) if r["sum"] == total], "drives").items():
-        series.setdefault("striped, engine", {})[drives] = median(r["percent_of_limit"] for r in runs)
+    for (drives, ahead), runs in group(with_ahead(r for r in results.get("engine", []) if r["sum"] == total),
+                                       "drives", "ahead").items():
+        name = "striped, engine, read-ahead" if ahead else "striped, engine"
+        series.setdefault(name, {})[drives] = median(r["percent_of_limit"] for r in runs)
     return {name: series[name] for name in STYLES if name in series}
 
 
