@@ -9,6 +9,8 @@ namespace {
 constexpr double kUnknownRate = 1e9;
 // A drive whose expected finish is so many times later than one's own is helped first.
 constexpr double kFarBehind = 1.1;
+// Most chunks out that nobody waits for: enough to keep a drive busy, and soon over when a demand read comes.
+constexpr uint64_t kChunksAhead = 8;
 
 }  // namespace
 
@@ -68,9 +70,11 @@ uint64_t DriveQueues::ChunkBytes(int32_t drive, int64_t now_ns) const {
   return fixed_chunk_bytes_ > 0 ? fixed_chunk_bytes_ : ChunkBytesFor(at(drive).rate.ForSizes(now_ns));
 }
 
-uint64_t DriveQueues::WindowBytes(int32_t drive, int64_t now_ns) const {
-  if (fixed_window_bytes_ > 0) return fixed_window_bytes_;
-  return WindowBytesFor(at(drive).rate.ForSizes(now_ns), ChunkBytes(drive, now_ns));
+uint64_t DriveQueues::WindowBytes(int32_t drive, IoPriority priority, int64_t now_ns) const {
+  const uint64_t chunk = ChunkBytes(drive, now_ns);
+  const uint64_t window =
+      fixed_window_bytes_ > 0 ? fixed_window_bytes_ : WindowBytesFor(at(drive).rate.ForSizes(now_ns), chunk);
+  return priority == IoPriority::kDemand ? window : std::min(window, kChunksAhead * chunk);
 }
 
 double DriveQueues::Rate(int32_t drive, int64_t now_ns) const {

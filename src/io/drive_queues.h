@@ -5,7 +5,8 @@
 //   1. A drive takes its own oldest part, and those of degraded drives whose copy it holds. It leaves a part that has a
 //      copy where the holder is expected to have it sooner, its own queue included: a slow drive starts nothing that
 //      others would then have to wait for.
-//   2. With nothing of its own, or where another is far behind, it takes from the drive with the longest expected finish
+//   2. With nothing of its own, or where another is far behind, it takes from the drive with the longest expected
+//   finish
 //      (bytes waiting and out, over the current rate) among those whose copies it holds, if the chunk is expected here
 //      before that finish. Those far behind come first because later they may be the only work left, and this drive the
 //      only one that can do it.
@@ -72,9 +73,9 @@ class DriveQueues {
   void AppendRetry(Chunk* chunk);
   void RemoveRetry(Chunk* chunk);
 
-  // Sizes for a chunk of `drive`, and how much may be out.
+  // Sizes for a chunk of `drive`, and how much may be out when a chunk of `priority` is added.
   uint64_t ChunkBytes(int32_t drive, int64_t now_ns) const;
-  uint64_t WindowBytes(int32_t drive, int64_t now_ns) const;
+  uint64_t WindowBytes(int32_t drive, IoPriority priority, int64_t now_ns) const;
   NextRead Next(int32_t drive, int64_t now_ns) const;
 
   // Whether `drive` reads the waiting part itself, or the good holder of its copy does in its place.

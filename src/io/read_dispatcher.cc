@@ -39,6 +39,7 @@ void ReadDispatcher::Add(std::span<const ReadPart> parts, IoPriority priority, I
   read->done = std::move(done);
   read->queued_ns = now_ns;
   read->bytes = 0;
+  read->device_bytes = 0;
   read->parts = nullptr;
   read->started = read->given_up = read->told = false;
   read->status = Status();
@@ -58,16 +59,28 @@ void ReadDispatcher::Add(std::span<const ReadPart> parts, IoPriority priority, I
 
 template <typename Predicate>
 void ReadDispatcher::CancelIf(Predicate wanted) {
+  NodeList<QueuedRead> under_way;  // withdrawn afterwards: that touches more than the part that is visited
   queues_.EachPart([&](QueuedPart* part) {
     QueuedRead* read = part->read;
-    if (read->started || !wanted(*read)) return;
+    if (!wanted(*read)) return;
+    const bool is_first = static_cast<bool>(read->status);
+    // Happens for every wrong guess of a prefetch: short enough for a string that allocates nothing.
+    if (is_first) read->status = Failure(Error(ErrorCode::kCancelled, "cancelled"));
+    if (read->started) {
+      if (is_first) under_way.Append(read);
+      return;
+    }
     queues_.Remove(part);
     if (--read->parts_waiting > 0) return;
-    read->status =
-        Fail(ErrorCode::kCancelled, "reading ", part->part.request.file->path(), ": cancelled before it started");
     ++counters_.cancelled;
     ended_.Append(read);
   });
+  while (!under_way.empty()) {
+    QueuedRead* read = under_way.PopFront();
+    Withdraw(read);
+    ++counters_.cancelled;
+    EndIfDone(read);
+  }
 }
 
 void ReadDispatcher::Cancel(IoTag tag) {
@@ -131,7 +144,8 @@ bool ReadDispatcher::HandOutOne(int32_t drive, int64_t now_ns, std::vector<Submi
   const ReadRequest request = on_copy ? AtCopy(part, range) : range;
   const DriveQueue& queue = queues_.at(drive);
   const uint64_t widened = WidenedBytes(request.offset, request.bytes, request.file->alignment());
-  if (queue.bytes_out > 0 && queue.bytes_out + widened > queues_.WindowBytes(drive, now_ns)) return false;
+  const IoPriority priority = (next.retry != nullptr ? next.retry->part : next.part)->read->priority;
+  if (queue.bytes_out > 0 && queue.bytes_out + widened > queues_.WindowBytes(drive, priority, now_ns)) return false;
 
   Chunk* chunk = next.retry;
   if (chunk != nullptr) {
@@ -192,6 +206,7 @@ void ReadDispatcher::TakeBack(Chunk* chunk, const IoCompletion& completion, int6
   queue.counters.read_seconds += SecondsBetween(chunk->out_ns, now_ns);
   queue.counters.device_bytes += completion.bytes_read;
   counters_.device_bytes += completion.bytes_read;
+  chunk->part->read->device_bytes += completion.bytes_read;
   if (chunk->on_copy) queue.counters.replica_bytes += completion.bytes_read;
   if (completion.status) queue.failures_in_row = 0;
 }
@@ -241,6 +256,8 @@ void ReadDispatcher::EndIfDone(QueuedRead* read) {
   if (read->status) {
     ++counters_.reads;
     counters_.payload_bytes += read->bytes;
+  } else if (read->status.error().code() == ErrorCode::kCancelled) {
+    counters_.cancelled_bytes += read->device_bytes;
   } else {
     ++counters_.errors;
   }

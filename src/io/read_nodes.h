@@ -20,7 +20,8 @@ struct QueuedRead {
   IoPriority priority = IoPriority::kDemand;
   IoTag tag = 0;
   IoScheduler::Done done;
-  uint64_t bytes = 0;  // of all parts
+  uint64_t bytes = 0;         // of all parts
+  uint64_t device_bytes = 0;  // that came so far
   int64_t queued_ns = 0;
   QueuedPart* parts = nullptr;  // all of them, linked by next_of_read
   int parts_waiting = 0;        // in the queue of a drive, not wholly handed out

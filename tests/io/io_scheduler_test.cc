@@ -132,16 +132,49 @@ TEST_F(IoSchedulerTest, CancelledReadsThatHaveNotStartedNeverStart) {
   EXPECT_EQ(scheduler_->counters().cancelled, 2u);
 }
 
-TEST_F(IoSchedulerTest, ACancelledReadThatHasStartedBringsAllItsBytes) {
-  Make({.chunk_bytes = kChunk, .window_bytes = kChunk});
+TEST_F(IoSchedulerTest, OfACancelledReadThatHasStartedNothingMoreIsHandedOut) {
+  Make({.drives = {{"a"}, {"b"}}, .chunk_bytes = kChunk, .window_bytes = kChunk});
+  engine_->Hold();
+  const ReadPart parts[] = {{.request = {&file_, 0, 3 * kChunk, buffer_.data()}, .drive = 0},
+                            {.request = {&file_, 3 * kChunk, kChunk, buffer_.data() + 3 * kChunk}, .drive = 1}};
+  scheduler_->Read(parts, IoPriority::kPrefetch, 8, ends_.Expect(1));
+  engine_->WaitUntilSubmitted(2);
+  scheduler_->Cancel(8);
+  scheduler_->Cancel(8);
+  EXPECT_TRUE(ends_.codes().empty()) << "the drives still write into its memory";
+  engine_->Release();
+  ends_.WaitFor(1);
+  EXPECT_THAT(ends_.codes(), ElementsAre("cancelled"));
+  EXPECT_EQ(engine_->reads(), 2u);
+  const IoCounters counters = scheduler_->counters();
+  EXPECT_EQ(counters.cancelled, 1u);
+  EXPECT_EQ(counters.cancelled_bytes, 2 * kChunk);
+  EXPECT_EQ(counters.reads + counters.errors, 0u);
+}
+
+TEST_F(IoSchedulerTest, ACancelledReadThatIsWhollyHandedOutBringsItsBytes) {
+  Make({.chunk_bytes = kChunk, .window_bytes = 3 * kChunk});
   engine_->Hold();
   Read(1, IoPriority::kDemand, 8, 0, 3 * kChunk);
-  engine_->WaitUntilSubmitted(1);
+  engine_->WaitUntilSubmitted(3);
   scheduler_->Cancel(8);
   engine_->Release();
   ends_.WaitFor(1);
   EXPECT_THAT(ends_.codes(), ElementsAre("ok"));
   EXPECT_TRUE(test::HoldsBytesFrom({buffer_.data(), 3 * kChunk}, 0));
+}
+
+TEST_F(IoSchedulerTest, ReadsThatNobodyWaitsForLeaveTheWindowToThoseWhoDo) {
+  Make({.chunk_bytes = kChunk, .window_bytes = 32 * kChunk}, {.depth = 64});
+  engine_->Hold();
+  Read(1, IoPriority::kPrefetch, 8, 0, 20 * kChunk);
+  engine_->WaitUntilSubmitted(8);
+  Read(2, IoPriority::kDemand, 0, 30 * kChunk, 10 * kChunk);
+  engine_->WaitUntilSubmitted(18);
+  EXPECT_EQ(engine_->reads(), 18u);
+  engine_->Release();
+  ends_.WaitFor(2);
+  EXPECT_THAT(ends_.codes(), ElementsAre("ok", "ok"));
 }
 
 TEST_F(IoSchedulerTest, ARaisedPrefetchJoinsTheDemandReadsAtTheirEnd) {
@@ -282,7 +315,7 @@ TEST_F(IoSchedulerTest, CountsReadsAndBytes) {
   EXPECT_GT(counters.busy_seconds, 0);
 }
 
-TEST_F(IoSchedulerTest, DestructionCancelsWhatHasNotStartedAndWaitsForTheRest) {
+TEST_F(IoSchedulerTest, DestructionCancelsAllReadsAndWaitsForWhatIsOut) {
   Make({.chunk_bytes = kChunk, .window_bytes = kChunk});
   engine_->Hold();
   Read(1, IoPriority::kDemand, 0, 0, 2 * kChunk);
@@ -295,8 +328,8 @@ TEST_F(IoSchedulerTest, DestructionCancelsWhatHasNotStartedAndWaitsForTheRest) {
   engine_->Release();
   destroyer.join();
   EXPECT_THAT(ends_.order(), ElementsAre(2, 1));
-  EXPECT_THAT(ends_.codes(), ElementsAre("cancelled", "ok"));
-  EXPECT_TRUE(test::HoldsBytesFrom({buffer_.data(), 2 * kChunk}, 0));
+  EXPECT_THAT(ends_.codes(), ElementsAre("cancelled", "cancelled"));
+  EXPECT_FALSE(test::HoldsBytesFrom({buffer_.data() + kChunk, kChunk}, kChunk)) << "its second chunk was read";
 }
 
 TEST_F(IoSchedulerTest, AReadMadeByACallbackDuringDestructionIsCancelled) {
