@@ -180,7 +180,10 @@ class Output {
     event["seconds_dense_wait"] = step.dense_wait_seconds;
     event["seconds_compute"] =
         std::max(0.0, SecondsBetween(before_ns_, now) - step.expert_wait_seconds - step.dense_wait_seconds);
-    event["expert_bytes"] = step.expert_bytes_demand;
+    event["expert_bytes_demand"] = step.expert_bytes_demand;
+    event["expert_bytes_prefetch_useful"] = step.expert_bytes_prefetch_useful;
+    event["expert_bytes_prefetch_late"] = step.expert_bytes_prefetch_late;
+    event["expert_bytes_prefetch_wasted"] = step.expert_bytes_prefetch_wasted;
     before_ = counters;
     before_ns_ = now;
   }

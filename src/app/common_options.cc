@@ -25,6 +25,7 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--device", device, "auto, cpu or reference");
   app.add_option("--isa", isa, "Instruction set: auto, avx2, avx512, neon");
   app.add_option("--io", io, "Reading engine: auto, uring or pread");
+  app.add_option("--prefetch", prefetch, "Read the next layer's likely experts while drives are idle: auto or off");
   app.add_option("--dense-mode", dense_mode, "Dense weights: auto, resident or stream");
   app.add_option("--state-dir", state_dir, "Folder for what is kept between runs")->type_name("DIR");
   app.add_flag("--no-state", no_state, "Keep nothing between runs");
@@ -69,6 +70,8 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   out.io = io;
   out.experts = experts;
   out.verify_reads = verify_reads;
+  if (prefetch != "auto" && prefetch != "off") return refuse("--prefetch " + prefetch + ": expected auto or off");
+  out.prefetch = prefetch == "auto";
   if (dense_mode == "auto")
     out.dense_mode = DenseMode::kAuto;
   else if (dense_mode == "resident")

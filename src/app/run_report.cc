@@ -24,11 +24,26 @@ const char* ToString(StopReason reason) {
   return "";
 }
 
+// Payload of all experts that were read, asked for or not.
+uint64_t ExpertBytes(const EngineCounters& c) {
+  return c.expert_bytes_demand + c.expert_bytes_prefetch_useful + c.expert_bytes_prefetch_wasted;
+}
+
+// "read ahead 1.2 GB in use (300 MB late), 20 MB not"; "" when nothing was.
+std::string PrefetchText(const EngineCounters& c) {
+  if (c.expert_bytes_prefetch_useful + c.expert_bytes_prefetch_wasted == 0) return "";
+  return Cat("read ahead: ", FormatBytes(c.expert_bytes_prefetch_useful), " was wanted (",
+             FormatBytes(c.expert_bytes_prefetch_late), " came late), ", FormatBytes(c.expert_bytes_prefetch_wasted),
+             " was not; the routers were guessed right ", c.lookahead_predicted, " times of ", c.lookahead_wanted,
+             "\n");
+}
+
 // Payload read for a token after the first.
 double BytesPerToken(const GenerationResult& g) {
   const EngineCounters& d = g.used_decoding;
   if (g.tokens.size() < 2) return 0;
-  return static_cast<double>(d.expert_bytes_demand + d.dense_bytes_streamed) / static_cast<double>(g.tokens.size() - 1);
+  const uint64_t bytes = ExpertBytes(d) + d.dense_bytes_streamed;
+  return static_cast<double>(bytes) / static_cast<double>(g.tokens.size() - 1);
 }
 
 const char* ToString(DriveHealth health) { return health == DriveHealth::kGood ? "good" : "degraded"; }
@@ -122,8 +137,11 @@ Json StatsEvent(const RunReport& r) {
   event["experts_distinct"] = c.experts_distinct;
   event["record_bytes"] = c.record_bytes;
   event["expert_bytes_demand"] = c.expert_bytes_demand;
-  event["expert_bytes_prefetch_useful"] = 0;  // there is no prefetch: nothing is read that was not asked for
-  event["expert_bytes_prefetch_wasted"] = 0;
+  event["expert_bytes_prefetch_useful"] = c.expert_bytes_prefetch_useful;
+  event["expert_bytes_prefetch_late"] = c.expert_bytes_prefetch_late;
+  event["expert_bytes_prefetch_wasted"] = c.expert_bytes_prefetch_wasted;
+  event["lookahead_wanted"] = c.lookahead_wanted;
+  event["lookahead_predicted"] = c.lookahead_predicted;
   event["dense_bytes_read"] = c.dense_bytes_loaded + c.dense_bytes_streamed;
   event["dense_bytes_loaded"] = c.dense_bytes_loaded;
   event["bytes_per_token_decoding"] = BytesPerToken(r.result);
@@ -153,7 +171,8 @@ std::string StatsText(const RunReport& r) {
   std::string text = Cat(g.prompt_tokens, " prompt tokens, ", g.tokens.size(), " new (", ToString(g.reason),
                          "), loaded in ", FormatSeconds(r.seconds_load), "\n", speed, TimeLine(g));
   text += Cat("experts: ", c.cache_hits, " of ", c.cache_hits + c.cache_misses, " from memory, ",
-              FormatBytes(c.expert_bytes_demand), " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
+              FormatBytes(ExpertBytes(c)), " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
+  text += PrefetchText(c);
   if (c.dense_bytes_streamed != 0)
     text += Cat("dense weights streamed: ", FormatBytes(c.dense_bytes_streamed), ", waited ",
                 FormatSeconds(c.dense_wait_seconds), "\n");

@@ -2,106 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <functional>
-#include <mutex>
-#include <optional>
-#include <vector>
 
 #include "base/platform.h"
-#include "cache/slot_arena.h"
-#include "cache/slot_index.h"
-#include "io/fixed_queue.h"
+#include "cache/expert_cache_state.h"
 
 namespace deltafin {
 namespace {
 
 constexpr auto kCancelPoll = std::chrono::milliseconds(20);  // a CancelToken cannot wake anybody
 constexpr int64_t kMaxBatch = 1 << 20;
-
-struct Slot {
-  // kHung: the read was given up, but the drive may still write into the slot.
-  enum class Phase : uint8_t { kFree, kReading, kReady, kHung };
-  Phase phase = Phase::kFree;
-  ExpertKey key;
-  ExpertWeights weights;  // of a ready slot
-  IoTag tag = 0;          // of the read
-  int32_t pins = 0;
-  int32_t position = -1;  // in the open batch, while the batch waits for this slot or has yet to take it
-};
-
 // Reads of one expert in one batch: the first, and one more after a drive hung, which goes to the copies.
 constexpr uint8_t kMaxTries = 2;
 
 }  // namespace
-
-// All positions of the open batch that were not delivered are in exactly one place: `pending` (no slot yet), a reading
-// slot, or `arrived` (a ready slot). A slot with a position is never evicted, so a hit survives until it is delivered.
-// Progress needs no more than that: with nothing arrived and nothing being read, every slot is either evictable or
-// pinned.
-struct ExpertCache::State {
-  State(ExpertSource& source_in, SlotArena arena_in, std::unique_ptr<EvictionPolicy> policy_in, int64_t max_batch,
-        const Clock& clock_in, ExpertUsage* usage_in)
-      : source(source_in),
-        clock(clock_in),
-        usage(usage_in),
-        policy(std::move(policy_in)),
-        arena(std::move(arena_in)),
-        slots(static_cast<size_t>(arena.slots())),
-        index(arena.slots()),
-        position_slot(static_cast<size_t>(max_batch)),
-        position_tries(static_cast<size_t>(max_batch)),
-        pending(max_batch),
-        arrived(max_batch) {
-    experts.reserve(static_cast<size_t>(max_batch));
-  }
-
-  Slot& slot(int32_t number) { return slots[static_cast<size_t>(number)]; }
-  ExpertKey KeyOf(int32_t position) const { return {layer, experts[static_cast<size_t>(position)]}; }
-  void Want(int32_t position);
-  // Starts as many pending reads as there are slots.
-  void StartReads();
-  // Not under the lock: a source may answer at once.
-  void Fetch(int32_t number);
-  bool TakeSlotForNext(int32_t* number);
-  int32_t TakeSlot();
-  void Evict(int32_t number);
-  void Fetched(int32_t number, Result<ExpertWeights> result);
-  void FetchFailed(int32_t number, Error error);
-  void LoseSlot(int32_t number, bool is_hung);
-  Ready Deliver(ExpertCache* cache);
-  void Release(int32_t number);
-  void Close();
-
-  ExpertSource& source;
-  const Clock& clock;
-  ExpertUsage* const usage;
-
-  std::mutex mutex;
-  std::condition_variable changed;  // a read ended
-  // Under the mutex.
-  const std::unique_ptr<EvictionPolicy> policy;
-  SlotArena arena;
-  std::vector<Slot> slots;
-  SlotIndex index;  // of reading and ready slots
-  int64_t resident = 0;
-  int64_t reading = 0;
-  int64_t hung = 0;
-  // The open batch.
-  bool open = false;
-  int32_t layer = 0;
-  IoTag tag = 0;  // another one for every batch
-  std::vector<int32_t> experts;
-  std::vector<int32_t> position_slot;   // [max_batch], -1 while pending
-  std::vector<uint8_t> position_tries;  // [max_batch], reads started
-  size_t delivered = 0;
-  FixedQueue pending;
-  FixedQueue arrived;
-  std::optional<Error> error;  // the first one of the batch
-
-  ExpertCacheCounters counters;
-};
 
 void ExpertCache::State::Want(int32_t position) {
   const int32_t number = index.Find(KeyOf(position));
@@ -115,7 +30,7 @@ void ExpertCache::State::Want(int32_t position) {
   ++counters.hits;
   policy->Used(number);
   slot(number).position = position;
-  if (slot(number).phase == Slot::Phase::kReady) arrived.Push(position);
+  if (slot(number).phase == ExpertSlot::Phase::kReady) arrived.Push(position);
 }
 
 void ExpertCache::State::StartReads() {
@@ -125,15 +40,15 @@ void ExpertCache::State::StartReads() {
       const std::lock_guard lock(mutex);
       if (!TakeSlotForNext(&number)) return;
     }
-    Fetch(number);
+    Fetch(number, IoPriority::kDemand);
   }
 }
 
-void ExpertCache::State::Fetch(int32_t number) {
+void ExpertCache::State::Fetch(int32_t number, IoPriority priority) {
   // Two words, so that std::function keeps it inside itself.
   const auto done = [this, number](Result<ExpertWeights> result) { Fetched(number, std::move(result)); };
   static_assert(sizeof(done) <= 2 * sizeof(void*) && std::is_trivially_copyable_v<decltype(done)>);
-  source.Fetch(slot(number).key, arena.slot(number).data(), IoPriority::kDemand, tag, done);
+  source.Fetch(slot(number).key, arena.slot(number).data(), priority, slot(number).tag, done);
 }
 
 bool ExpertCache::State::TakeSlotForNext(int32_t* number) {
@@ -143,8 +58,8 @@ bool ExpertCache::State::TakeSlotForNext(int32_t* number) {
   const int32_t position = pending.Pop();
   position_slot[static_cast<size_t>(position)] = *number;
   ++position_tries[static_cast<size_t>(position)];
-  Slot& taken = slot(*number);
-  taken = {Slot::Phase::kReading, KeyOf(position), {}, tag, 0, position};
+  ExpertSlot& taken = slot(*number);
+  taken = {ExpertSlot::Phase::kReading, KeyOf(position), {}, tag, 0, position, ExpertSlot::Prefetch::kNo};
   index.Insert(taken.key, *number);
   policy->Inserted(*number, taken.key);
   ++reading;
@@ -155,8 +70,9 @@ int32_t ExpertCache::State::TakeSlot() {
   const int32_t unused = arena.Take();
   if (unused >= 0) return unused;
   const int32_t victim = policy->Victim([this](int32_t number) {
-    const Slot& candidate = slot(number);
-    return candidate.phase == Slot::Phase::kReady && candidate.pins == 0 && candidate.position < 0;
+    const ExpertSlot& candidate = slot(number);
+    return candidate.phase == ExpertSlot::Phase::kReady && candidate.pins == 0 && candidate.position < 0 &&
+           candidate.prefetch != ExpertSlot::Prefetch::kGuess;
   });
   if (victim >= 0) Evict(victim);
   return victim;
@@ -165,7 +81,7 @@ int32_t ExpertCache::State::TakeSlot() {
 void ExpertCache::State::Evict(int32_t number) {
   index.Erase(slot(number).key);
   policy->Removed(number);
-  slot(number).phase = Slot::Phase::kFree;
+  slot(number).phase = ExpertSlot::Phase::kFree;
   --resident;
   ++counters.evictions;
   // A use after this shows: a scale byte of 255 is not a number.
@@ -175,17 +91,17 @@ void ExpertCache::State::Evict(int32_t number) {
 // On the I/O thread, or inside Fetch().
 void ExpertCache::State::Fetched(int32_t number, Result<ExpertWeights> result) {
   const std::lock_guard lock(mutex);
-  Slot& filled = slot(number);
-  if (filled.phase == Slot::Phase::kHung) {  // the second call: the drive has let go of the slot
-    filled.phase = Slot::Phase::kFree;
+  ExpertSlot& filled = slot(number);
+  if (filled.phase == ExpertSlot::Phase::kHung) {  // the second call: the drive has let go of the slot
+    filled.phase = ExpertSlot::Phase::kFree;
     arena.Give(number);
     --hung;
   } else if (result) {
     --reading;
-    filled.phase = Slot::Phase::kReady;
+    filled.phase = ExpertSlot::Phase::kReady;
     filled.weights = *result;
     ++resident;
-    counters.demand_bytes += source.record_bytes();
+    CountRead(filled);
     if (filled.position >= 0) arrived.Push(filled.position);
   } else {
     --reading;
@@ -196,7 +112,7 @@ void ExpertCache::State::Fetched(int32_t number, Result<ExpertWeights> result) {
 }
 
 void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
-  Slot& failed = slot(number);
+  ExpertSlot& failed = slot(number);
   const int32_t position = failed.position;
   const bool is_hung = failure.code() == ErrorCode::kDeadline;
   LoseSlot(number, is_hung);
@@ -214,11 +130,13 @@ void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
 }
 
 void ExpertCache::State::LoseSlot(int32_t number, bool is_hung) {
-  Slot& lost = slot(number);
+  ExpertSlot& lost = slot(number);
   index.Erase(lost.key);
   policy->Removed(number);
+  if (lost.prefetch == ExpertSlot::Prefetch::kGuess) ForgetGuess(number);
+  lost.prefetch = ExpertSlot::Prefetch::kNo;
   lost.position = -1;
-  lost.phase = is_hung ? Slot::Phase::kHung : Slot::Phase::kFree;
+  lost.phase = is_hung ? ExpertSlot::Phase::kHung : ExpertSlot::Phase::kFree;
   if (is_hung) {
     ++hung;
     ++counters.hung;
@@ -264,9 +182,12 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::Create(ExpertSource& source, c
   if (source.slot_alignment() > AlignedBuffer::kAlignment)
     return Fail(ErrorCode::kInvalidArgument, "expert cache: slot alignment: expected at most ",
                 AlignedBuffer::kAlignment, ", got ", source.slot_alignment());
+  if (options.prefetch_slots < 0 || options.prefetch_slots > options.slots / 2)
+    return Fail(ErrorCode::kInvalidArgument, "expert cache: slots for prefetched experts: expected 0 to ",
+                options.slots / 2, ", got ", options.prefetch_slots);
   DFIN_TRY(SlotArena arena, SlotArena::Create(options.slots, SlotBytes(source)));
-  return std::unique_ptr<ExpertCache>(new ExpertCache(
-      std::make_unique<State>(source, std::move(arena), std::move(policy), options.max_batch, clock, options.usage)));
+  return std::unique_ptr<ExpertCache>(
+      new ExpertCache(std::make_unique<State>(source, std::move(arena), std::move(policy), options, clock)));
 }
 
 ExpertCache::ExpertCache(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -275,10 +196,10 @@ ExpertCache::~ExpertCache() {
   Abandon();
   State& s = *state_;
   // Reads of earlier batches may still be on their way.
-  for (const Slot& slot : s.slots) {
+  for (const ExpertSlot& slot : s.slots) {
     std::unique_lock lock(s.mutex);
     DFIN_CHECK(slot.pins == 0, "a pin outlives its cache");
-    const bool on_its_way = slot.phase == Slot::Phase::kReading;
+    const bool on_its_way = slot.phase == ExpertSlot::Phase::kReading;
     lock.unlock();
     if (on_its_way) s.source.Cancel(slot.tag);
   }
@@ -302,7 +223,10 @@ void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts) {
     s.delivered = 0;
     s.tag = tag;
     for (size_t position = 0; position < experts.size(); ++position) s.Want(static_cast<int32_t>(position));
+    s.JudgeGuesses();
   }
+  for (const IoTag raised : s.to_raise) s.source.Raise(raised, IoPriority::kDemand);
+  for (const IoTag unwanted : s.to_cancel) s.source.Cancel(unwanted);
   s.StartReads();
 }
 
@@ -316,7 +240,7 @@ Result<ExpertCache::Ready> ExpertCache::Next(CancelToken cancel) {
     int32_t started = -1;
     if (s.TakeSlotForNext(&started)) {
       lock.unlock();
-      s.Fetch(started);
+      s.Fetch(started, IoPriority::kDemand);
       lock.lock();
       continue;
     }
@@ -337,10 +261,22 @@ void ExpertCache::Abandon() {
   {
     const std::lock_guard lock(s.mutex);
     if (!s.open) return;
-    for (Slot& slot : s.slots) slot.position = -1;
+    s.to_cancel.clear();
+    for (ExpertSlot& slot : s.slots) {
+      slot.position = -1;
+      const bool prefetching =
+          slot.prefetch == ExpertSlot::Prefetch::kWanted || slot.prefetch == ExpertSlot::Prefetch::kGuess;
+      if (prefetching && slot.phase == ExpertSlot::Phase::kReading) s.to_cancel.push_back(slot.tag);
+    }
     s.Close();
   }
   s.source.Cancel(s.tag);
+  for (const IoTag prefetch : s.to_cancel) s.source.Cancel(prefetch);
+}
+
+bool ExpertCache::Holds(ExpertKey key) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->index.Find(key) >= 0;
 }
 
 ExpertCacheCounters ExpertCache::counters() const {
@@ -349,6 +285,8 @@ ExpertCacheCounters ExpertCache::counters() const {
 }
 
 int64_t ExpertCache::slots() const { return state_->arena.slots(); }
+uint64_t ExpertCache::record_bytes() const { return state_->source.record_bytes(); }
+int64_t ExpertCache::prefetch_slots() const { return static_cast<int64_t>(state_->most_guesses); }
 
 int64_t ExpertCache::hung() const {
   const std::lock_guard lock(state_->mutex);

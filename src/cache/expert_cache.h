@@ -3,6 +3,7 @@
 // One read per expert is in flight at most; a slot that is pinned or being filled is never evicted; results never
 // depend on the number of slots or on the order in which reads end. The number of slots is fixed at creation (at least
 // the floor), so the budget cannot be exceeded. A failed read frees its slot and is reported to whoever waits for it.
+// Prefetch() brings experts that a later layer will probably want; a wrong guess costs time on idle drives, never more.
 // After a drive hung, the expert is read once more into another slot if it has a copy elsewhere; the slot of the hung
 // read stays out of use until the drive lets go of it.
 // Thread rule: all public calls on the engine thread; completions arrive on the I/O thread and meet it at one lock.
@@ -46,15 +47,24 @@ struct ExpertCacheCounters {
   uint64_t hits = 0;    // wanted and already in memory (or on its way)
   uint64_t misses = 0;  // wanted and not yet in memory: read on demand unless the batch is given up
   uint64_t evictions = 0;
-  uint64_t demand_bytes = 0;  // payload of the reads that succeeded
-  uint64_t hung = 0;          // reads given up because a drive hung
-  double wait_seconds = 0;    // time Next() waited for reads
+  // Payload of the reads that succeeded: of those that a batch asked for, and of prefetches that the next batch of
+  // their layer wanted (late: not wholly there by then; part of useful) or did not. Prefetches of which nothing is
+  // known yet are in none of them.
+  uint64_t demand_bytes = 0;
+  uint64_t prefetch_useful_bytes = 0;
+  uint64_t prefetch_late_bytes = 0;
+  uint64_t prefetch_wasted_bytes = 0;
+  uint64_t hung = 0;        // reads given up because a drive hung
+  double wait_seconds = 0;  // time Next() waited for reads
 };
 
 struct ExpertCacheOptions {
   int64_t slots = 0;  // >= ExpertCache::Floor()
   // Largest Begin(): sizes the internal tables, so that nothing is allocated later.
-  int64_t max_batch = 0;         // experts of a layer
+  int64_t max_batch = 0;  // experts of a layer
+  // Most slots that hold, or wait for, prefetched experts of which it is not known yet whether a batch wants them. At
+  // most (slots - Floor()) / 2, so that they never slow a batch down; 0 turns Prefetch() off.
+  int64_t prefetch_slots = 0;
   ExpertUsage* usage = nullptr;  // counts what batches want; outlives the cache
 };
 
@@ -91,15 +101,24 @@ class ExpertCache {
     int32_t position = 0;
   };
   Result<Ready> Next(CancelToken cancel);
-  // Gives up the rest of the batch without waiting: reads that have not started are cancelled, the others run on and
-  // their experts stay cached. A later batch that wants one of those joins its read. Does nothing when no batch is
-  // open.
+  // Gives up the rest of the batch, and what is being prefetched, without waiting: what was not handed to a drive yet
+  // is cancelled; what was stays cached. A later batch that wants an expert on its way joins its read, which is made
+  // again if it turns out to be cancelled. Does nothing when no batch is open.
   void Abandon();
+
+  // Starts reading those of `experts` that are not in memory, in this order, at a priority below that of every batch,
+  // as far as there are slots for it. The next Begin() of `layer` joins those that it wants and cancels the others.
+  // Does not wait. Allocates nothing. Failures are silent: whoever wants the expert reads it again.
+  void Prefetch(int32_t layer, std::span<const int32_t> experts);
+  // Whether the expert is in memory or on its way.
+  bool Holds(ExpertKey key) const;
 
   ExpertCacheCounters counters() const;
   int64_t slots() const;
-  int64_t hung() const;      // slots that a hung drive may still write into
-  int64_t resident() const;  // slots holding an expert
+  int64_t prefetch_slots() const;
+  uint64_t record_bytes() const;  // payload of one expert
+  int64_t hung() const;           // slots that a hung drive may still write into
+  int64_t resident() const;       // slots holding an expert
 
  private:
   friend class ExpertPin;

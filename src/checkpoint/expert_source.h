@@ -35,7 +35,11 @@ class ExpertSource {
   virtual void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) = 0;
   // A tag that no other user of the source's scheduler has.
   virtual IoTag NewTag() = 0;
+  // Fetches of `tag` end with kCancelled as soon as nothing writes into their slots; those that have begun may still
+  // succeed.
   virtual void Cancel(IoTag tag) = 0;
+  // Fetches of `tag` that wait at a lower priority become as urgent as `priority`.
+  virtual void Raise(IoTag tag, IoPriority priority) = 0;
 };
 
 }  // namespace deltafin

@@ -76,6 +76,8 @@ void ExpertStore::Finish(Request* request, Status status) {
     request->done(FailWith(std::move(status), NameOf(request->key)));
     return;
   }
+  if (!status && status.error().code() == ErrorCode::kCancelled)
+    return Conclude(request, Failure(std::move(status.error())));
   if (!status) {
     // A drive fails while second copies are kept out.
     const bool may_go_on = request->attempt % 2 == 1 && status.error().code() == ErrorCode::kIo;

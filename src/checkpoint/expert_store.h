@@ -56,8 +56,7 @@ class ExpertStore final : public ExpertSource {
   void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) override;
   IoTag NewTag() override { return io_.NewTag(); }
   void Cancel(IoTag tag) override { io_.Cancel(tag); }
-  // Reads of `tag` that have not started become as urgent as `priority`.
-  void Raise(IoTag tag, IoPriority priority) { io_.Raise(tag, priority); }
+  void Raise(IoTag tag, IoPriority priority) override { io_.Raise(tag, priority); }
 
   ExpertStoreCounters counters() const;
 

@@ -19,6 +19,9 @@ constexpr uint64_t kIoBytes = 4u << 20;
 // How long the end of a process waits for reads in flight.
 constexpr double kPatienceSeconds = 2;
 
+// Slots for prefetched experts: at most those of so many layers of one token.
+constexpr int64_t kMostLayersAhead = 2;
+
 // Reads in flight at once that the readers have room for.
 constexpr int kLeastDepth = 64;
 constexpr int kDepthPerDrive = 16;  // ... and as many again for one drive that is ahead
@@ -39,6 +42,7 @@ struct Engine::Parts {
   std::unique_ptr<ExpertStore> store;
   std::unique_ptr<ExpertUsage> usage;
   std::string usage_folder;  // "": not kept
+  bool prefetch = true;
   std::unique_ptr<ExpertCache> cache;
   std::unique_ptr<Model> model;
   uint64_t resident_payload = 0;  // bytes of dense weights that were loaded
@@ -132,9 +136,16 @@ Status Engine::Parts::Load(const EngineContext& context) {
   usage = std::make_unique<ExpertUsage>(static_cast<int64_t>(spec.layers.size()), spec.num_experts,
                                         files.checkpoint->fingerprint());
   if (!usage_folder.empty()) (void)usage->Load(usage_folder);
-  DFIN_TRY(cache, ExpertCache::Create(
-                      *store, {.slots = plan.expert_slots, .max_batch = spec.num_experts, .usage = usage.get()},
-                      CreateLayerLruPolicy(plan.expert_slots, static_cast<int32_t>(spec.layers.size())), clock));
+  const int64_t floor = ExpertCache::Floor(spec.num_experts_per_token, files.copies());
+  const int64_t prefetch_slots =
+      std::min((plan.expert_slots - floor) / 2, kMostLayersAhead * spec.num_experts_per_token);
+  DFIN_TRY(cache, ExpertCache::Create(*store,
+                                      {.slots = plan.expert_slots,
+                                       .max_batch = spec.num_experts,
+                                       .prefetch_slots = prefetch ? std::max<int64_t>(prefetch_slots, 0) : 0,
+                                       .usage = usage.get()},
+                                      CreateLayerLruPolicy(plan.expert_slots, static_cast<int32_t>(spec.layers.size())),
+                                      clock));
   model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
   resident_payload = ResidentPayload();
   model->on_layer = [this](int32_t layer) {
@@ -168,6 +179,7 @@ Status Engine::Parts::Open(const EngineOptions& options, const EngineContext& co
   DFIN_TRY(backend,
            CreateBackend(context.backends, {.device = options.device, .isa = options.isa, .threads = threads}));
   usage_folder = options.state_dir;
+  prefetch = options.prefetch;
   DFIN_TRY_VOID(OpenFiles(options, context));
   DFIN_TRY_VOID(StartReaders(options, context));
   DFIN_TRY_VOID(MakePlan(options, context.logger));
@@ -204,6 +216,9 @@ EngineCounters EngineCounters::Since(const EngineCounters& earlier) const {
   d.layer_passes -= earlier.layer_passes;
   d.experts_distinct -= earlier.experts_distinct;
   d.expert_bytes_demand -= earlier.expert_bytes_demand;
+  d.expert_bytes_prefetch_useful -= earlier.expert_bytes_prefetch_useful;
+  d.expert_bytes_prefetch_late -= earlier.expert_bytes_prefetch_late;
+  d.expert_bytes_prefetch_wasted -= earlier.expert_bytes_prefetch_wasted;
   d.dense_bytes_loaded -= earlier.dense_bytes_loaded;
   d.dense_bytes_streamed -= earlier.dense_bytes_streamed;
   d.cache_hits -= earlier.cache_hits;
@@ -217,6 +232,9 @@ EngineCounters EngineCounters::Since(const EngineCounters& earlier) const {
   d.io.device_bytes -= earlier.io.device_bytes;
   d.io.errors -= earlier.io.errors;
   d.io.cancelled -= earlier.io.cancelled;
+  d.lookahead_wanted -= earlier.lookahead_wanted;
+  d.lookahead_predicted -= earlier.lookahead_predicted;
+  d.io.cancelled_bytes -= earlier.io.cancelled_bytes;
   d.io.busy_seconds -= earlier.io.busy_seconds;
   return d;
 }
@@ -313,6 +331,14 @@ EngineCounters Engine::counters() const {
   out.expert_wait_seconds = c.wait_seconds;
   out.dense_wait_seconds = parts_->dense->wait_seconds();
   out.io = parts_->io->counters();
+  for (size_t l = 0; l < spec().layers.size(); ++l) {
+    const LookaheadCounters& lookahead = parts_->model->lookahead.counters(static_cast<int32_t>(l));
+    out.lookahead_wanted += lookahead.wanted;
+    out.lookahead_predicted += lookahead.predicted;
+  }
+  out.expert_bytes_prefetch_useful = c.prefetch_useful_bytes;
+  out.expert_bytes_prefetch_late = c.prefetch_late_bytes;
+  out.expert_bytes_prefetch_wasted = c.prefetch_wasted_bytes + out.io.cancelled_bytes;
   return out;
 }
 

@@ -42,9 +42,17 @@ struct EngineContext {
 
 struct EngineCounters {
   uint64_t layer_passes = 0;
-  uint64_t experts_distinct = 0;      // summed over layers and steps
-  uint64_t record_bytes = 0;          // payload of one expert
-  uint64_t expert_bytes_demand = 0;   // payload
+  uint64_t experts_distinct = 0;     // summed over layers and steps
+  uint64_t record_bytes = 0;         // payload of one expert
+  uint64_t expert_bytes_demand = 0;  // payload
+  // Payload read before a layer asked for it: wanted then (late: not wholly there by then; part of useful), or not.
+  // What was read of prefetches that were cancelled on their way counts as wasted.
+  uint64_t expert_bytes_prefetch_useful = 0;
+  uint64_t expert_bytes_prefetch_late = 0;
+  uint64_t expert_bytes_prefetch_wasted = 0;
+  // Experts that layers wanted whose router had been asked one layer before, and those that it had named.
+  uint64_t lookahead_wanted = 0;
+  uint64_t lookahead_predicted = 0;
   uint64_t dense_bytes_loaded = 0;    // payload of the resident weights, read once
   uint64_t dense_bytes_streamed = 0;  // payload, for steps
   uint64_t cache_hits = 0;

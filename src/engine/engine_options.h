@@ -30,6 +30,7 @@ struct EngineOptions {
   // --experts: folders of an expert set; empty: those that pack noted for this model, else the shards
   std::vector<std::string> experts = {};
   bool verify_reads = false;  // --verify-reads: every expert read is checked against its checksum
+  bool prefetch = true;       // --prefetch: the next layer's likely experts are read while drives are idle
   DenseMode dense_mode = DenseMode::kAuto;
   std::string state_dir = {};  // --state-dir: "" = keep nothing (--no-state)
   // Rows that the caller keeps in memory as results: logits of every token, and with taps every intermediate value.

@@ -40,6 +40,13 @@ uint64_t Activations::Layout(const ModelSpec& s, int64_t rows, std::byte* base) 
   x = common.TakeRows(rows, s.hidden_size);
   y = common.TakeRows(rows, s.hidden_size);
 
+  const int64_t few = std::min(rows, kLookaheadRows);
+  lookahead.x = common.TakeRows(few, s.hidden_size);
+  lookahead.scores = common.TakeRows(few, s.num_experts);
+  const int64_t few_routes = few * s.num_experts_per_token;
+  lookahead.expert_ids = {common.Take<int32_t>(few_routes), static_cast<size_t>(few_routes)};
+  lookahead.expert_weights = {common.Take<float>(few_routes), static_cast<size_t>(few_routes)};
+
   Carver c_kda(base, common.offset());
   for (Rows* r : {&kda.q_proj, &kda.k_proj, &kda.v_proj, &kda.q, &kda.k, &kda.v, &kda.decay, &kda.gate, &kda.out})
     *r = c_kda.TakeRows(rows, s.kda_width());

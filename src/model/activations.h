@@ -55,6 +55,15 @@ class Activations {
     Rows gate, up;  // [R, intermediate_size]
   } dense;
 
+  // For asking the next layer's router early (model/expert_lookahead.h); only for steps of at most kLookaheadRows.
+  static constexpr int64_t kLookaheadRows = 4;
+  struct {
+    Rows x;                           // [R, H]
+    Rows scores;                      // [R, E]
+    std::span<int32_t> expert_ids;    // [R * top_k]
+    std::span<float> expert_weights;  // [R * top_k]
+  } lookahead;
+
   struct {
     Rows scores;                      // [R, E]
     Rows latent;                      // [R, L]

@@ -120,7 +120,8 @@ void Mlp(Model& m, const MlpWeights& w, const Rows& gate, const Rows& up) {
 }
 
 // Section 2.3, Eq. 11 and 13: x -> y. The router runs first, so that the experts are being read while the projection
-// into their latent space and the shared experts are computed.
+// into their latent space and the shared experts are computed; behind them, at low priority, those that the next layer
+// will probably want.
 Status StableLatentMoe(Model& m, int32_t layer, const MoeWeights& w, CancelToken cancel) {
   const ModelSpec& spec = m.spec;
   auto& t = m.a.moe;
@@ -133,6 +134,7 @@ Status StableLatentMoe(Model& m, int32_t layer, const MoeWeights& w, CancelToken
                     .expert_ids = t.expert_ids,
                     .expert_weights = t.expert_weights});
   m.experts.Start(layer, t.expert_ids);
+  m.lookahead.OnRouted(layer, t.expert_ids, m.experts.distinct(), m.a);
   if (m.tap != nullptr) {
     m.tap->OnIds("layers." + std::to_string(layer) + ".route_ids", t.expert_ids, spec.num_experts_per_token);
     TapRows(m, layer, "route_weights", Rows(t.expert_weights.data(), m.a.x.rows, spec.num_experts_per_token));
@@ -197,6 +199,7 @@ Model::Model(const ModelSpec& spec, Backend& backend, TensorStore& dense, Expert
       dense(dense),
       a(std::move(activations)),
       experts(spec, backend, cache, a.max_rows()),
+      lookahead(spec, backend, dense, cache),
       row_numbers(static_cast<size_t>(a.max_rows())) {
   std::iota(row_numbers.begin(), row_numbers.end(), 0);
 }

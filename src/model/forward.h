@@ -15,6 +15,7 @@
 #include "checkpoint/tensor_store.h"
 #include "model/activation_tap.h"
 #include "model/activations.h"
+#include "model/expert_lookahead.h"
 #include "model/routed_experts.h"
 #include "model/step_batch.h"
 #include "spec/model_spec.h"
@@ -30,6 +31,7 @@ struct Model {
   TensorStore& dense;
   Activations a;
   RoutedExperts experts;
+  ExpertLookahead lookahead;
   ActivationTap* tap = nullptr;                 // not owned; null: off
   std::function<void(int32_t layer)> on_layer;  // called before each layer; empty: nobody watches
   uint64_t layer_passes = 0;                    // layers computed so far

@@ -30,6 +30,8 @@ class RoutedExperts {
   // layer.
   Status Finish(Activations& a, CancelToken cancel);
 
+  // Those of the last Start(), ascending.
+  std::span<const int32_t> distinct() const { return distinct_; }
   // Distinct experts asked for so far, summed over layers and steps.
   uint64_t distinct_total() const { return distinct_total_; }
 

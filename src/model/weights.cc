@@ -50,6 +50,14 @@ MoeWeights ViewMoe(const UnitPin& pin) {
 
 }  // namespace
 
+RouterWeights ViewRouter(const UnitPin& pin) {
+  return {.post_attention_layernorm = pin.Get("post_attention_layernorm.weight"),
+          .mlp_res_norm = pin.Get("mlp_res_norm.weight"),
+          .mlp_res_proj = pin.Get("mlp_res_proj.weight"),
+          .gate = pin.Get("block_sparse_moe.gate.weight"),
+          .e_score_correction_bias = pin.Get("block_sparse_moe.gate.e_score_correction_bias")};
+}
+
 LayerWeights ViewLayer(const LayerSpec& layer, const UnitPin& pin) {
   LayerWeights w;
   w.input_layernorm = pin.Get("input_layernorm.weight");

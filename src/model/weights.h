@@ -57,6 +57,15 @@ struct LayerWeights {
   MoeWeights moe;
 };
 
+// What decides a layer's experts.
+struct RouterWeights {
+  TensorView post_attention_layernorm;  // [H] BF16
+  TensorView mlp_res_norm;              // [H] BF16
+  TensorView mlp_res_proj;              // [1, H] BF16
+  TensorView gate;                      // [E, H] BF16
+  TensorView e_score_correction_bias;   // [E] F32
+};
+
 struct HeadWeights {
   TensorView lm_head;               // [vocab, H] BF16
   TensorView norm;                  // [H] BF16
@@ -65,6 +74,7 @@ struct HeadWeights {
 };
 
 LayerWeights ViewLayer(const LayerSpec& layer, const UnitPin& pin);
+RouterWeights ViewRouter(const UnitPin& pin);  // of a layer with routed experts
 HeadWeights ViewHead(const UnitPin& pin);
 
 }  // namespace deltafin

@@ -83,6 +83,17 @@ TEST(WatchPanel, SharesTheTimeBetweenWaitingAndComputing) {
   EXPECT_THAT(line, HasSubstr("hits  30 %"));
 }
 
+TEST(WatchPanel, SaysHowMuchWasReadAheadAndInVain) {
+  const WatchSample before = Sample(0, 0, 0);
+  WatchSample now = Sample(kSecond, 1, 1);
+  EXPECT_THAT(WatchPanel(before, now, 160)[2], Not(HasSubstr("ahead")));
+  now.snapshot.cache.demand_bytes = 60;
+  now.snapshot.cache.prefetch_useful_bytes = 36;
+  now.snapshot.cache.prefetch_late_bytes = 12;
+  now.snapshot.cache.prefetch_wasted_bytes = 4;
+  EXPECT_THAT(WatchPanel(before, now, 160)[2], HasSubstr("read ahead  36 % (late  12 %), in vain   4 %"));
+}
+
 TEST(WatchPanel, NeverIsWiderThanTheTerminal) {
   const WatchSample before = Sample(0, 0, 0);
   WatchSample now = Sample(kSecond, 1, 1);

@@ -21,6 +21,7 @@ class ImmediateSource final : public ExpertSource {
   }
   IoTag NewTag() override { return ++last_tag_; }
   void Cancel(IoTag) override {}
+  void Raise(IoTag, IoPriority) override {}
 
  private:
   IoTag last_tag_ = 0;
@@ -33,7 +34,8 @@ TEST_P(CacheAllocations, BeginNextAndPinsAllocateNothing) {
   ImmediateSource source;
   const SteadyClock clock;
   const auto cache =
-      ExpertCache::Create(source, {.slots = GetParam(), .max_batch = 16}, CreateLayerLruPolicy(GetParam(), 7), clock);
+      ExpertCache::Create(source, {.slots = GetParam(), .max_batch = 16, .prefetch_slots = GetParam() / 3},
+                          CreateLayerLruPolicy(GetParam(), 7), clock);
   ASSERT_TRUE(cache);
   std::vector<int32_t> experts = test::Range(0, 16);
   int wrong = 0;
@@ -41,6 +43,7 @@ TEST_P(CacheAllocations, BeginNextAndPinsAllocateNothing) {
   for (int32_t batch = 0; batch < 100; ++batch) {
     for (int32_t& expert : experts) expert += 3;
     (*cache)->Begin(batch % 7, experts);
+    (*cache)->Prefetch((batch + 1) % 7, experts);
     for (size_t i = 0; i < experts.size(); ++i) {
       const auto ready = (*cache)->Next({});
       wrong += !ready || *ready->pin.weights().w1.packed != static_cast<uint8_t>(ready->pin.key().expert);

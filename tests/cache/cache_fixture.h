@@ -19,11 +19,12 @@ inline std::vector<int32_t> Range(int32_t first, int32_t count) {
 
 class ExpertCacheTest : public testing::Test {
  protected:
-  void Make(int64_t slots, const FakeExpertOptions& options = {}, int64_t max_batch = 64) {
+  void Make(int64_t slots, const FakeExpertOptions& options = {}, int64_t max_batch = 64, int64_t prefetch_slots = 0) {
     cache_.reset();
     source_ = std::make_unique<FakeExpertSource>(options);
-    Result<std::unique_ptr<ExpertCache>> cache = ExpertCache::Create(*source_, {.slots = slots, .max_batch = max_batch},
-                                                                     CreateLayerLruPolicy(slots, 32), clock_);
+    Result<std::unique_ptr<ExpertCache>> cache =
+        ExpertCache::Create(*source_, {.slots = slots, .max_batch = max_batch, .prefetch_slots = prefetch_slots},
+                            CreateLayerLruPolicy(slots, 32), clock_);
     ASSERT_TRUE(cache) << cache.error().message();
     cache_ = std::move(*cache);
   }

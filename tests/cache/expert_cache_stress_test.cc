@@ -44,11 +44,34 @@ TEST_P(ExpertCacheSizes, EveryBatchGetsTheRightBytes) {
   }
 }
 
+TEST_P(ExpertCacheSizes, PrefetchedOrNotEveryBatchGetsTheRightBytesAndEveryReadIsCounted) {
+  Make(GetParam(), {.seed = 10, .max_delay_us = 20, .max_started = 6}, 64, GetParam() / 3);
+  std::mt19937 random(18);
+  for (int batch = 0; batch < 300; ++batch) {
+    const auto layer = static_cast<int32_t>(random() % kLayers);
+    const std::vector<int32_t> experts = RandomBatch(random);
+    cache_->Begin(layer, experts);
+    cache_->Prefetch((layer + 1) % kLayers, RandomBatch(random));
+    Drain(layer, experts);
+    ASSERT_FALSE(HasFatalFailure());
+    ASSERT_LE(cache_->resident(), cache_->slots());
+  }
+  for (int32_t layer = 0; layer < kLayers; ++layer) Run(layer, test::Range(0, kExperts));
+  EXPECT_EQ(source_->most_at_once_per_key(), 1);
+  EXPECT_EQ(source_->writes_into_pinned(), 0);
+  source_->WaitUntilIdle();
+  const ExpertCacheCounters c = cache_->counters();
+  EXPECT_EQ(c.demand_bytes + c.prefetch_useful_bytes + c.prefetch_wasted_bytes,
+            static_cast<uint64_t>(source_->fetches() - source_->cancelled()) * source_->record_bytes());
+  EXPECT_LE(c.prefetch_late_bytes, c.prefetch_useful_bytes);
+}
+
 // Fails, stops and abandons at random, keeps some pins across batches.
 class ExpertCacheStress : public ExpertCacheTest, public testing::WithParamInterface<uint32_t> {
  protected:
   void RunOne(int32_t layer, const std::vector<int32_t>& experts, std::mt19937& random) {
     cache_->Begin(layer, experts);
+    if (random() % 2 == 0) cache_->Prefetch(static_cast<int32_t>(random() % kLayers), RandomBatch(random));
     const size_t give_up_after = random() % 4 == 0 ? random() % (experts.size() + 1) : experts.size();
     CancelSource cancel;
     for (size_t i = 0; i < give_up_after; ++i) {
@@ -80,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, ExpertCacheStress, testing::Values(1u, 2u, 3u, 4
 
 TEST_P(ExpertCacheStress, SurvivesFailuresCancellationAndLongPins) {
   std::mt19937 random(GetParam());
-  Make(3 + random() % 10, {.seed = GetParam(), .threads = 3, .max_delay_us = 15, .max_started = 4});
+  const int64_t slots = 5 + random() % 10;  // kept pins take two
+  Make(slots, {.seed = GetParam(), .threads = 3, .max_delay_us = 15, .max_started = 4}, 64, (slots - 3) / 2);
   source_->SetFailureProbability(0.02);
   for (int batch = 0; batch < 1000; ++batch) {
     RunOne(static_cast<int32_t>(random() % kLayers), RandomBatch(random), random);

@@ -40,6 +40,17 @@ std::vector<Variation> Variations() {
     v.push_back(
         {.name = "CacheFloorPlus" + std::to_string(slots - 1) + "OneByOne", .pieces = {1}, .cache_experts = slots});
   }
+  // Above, experts are prefetched where a cache is larger than the floor.
+  for (const int slots : {5, 40})
+    v.push_back({.name = "NoPrefetchCacheFloorPlus" + std::to_string(slots - 1),
+                 .options = {.prefetch = false},
+                 .pieces = {1},
+                 .cache_experts = slots});
+  for (uint64_t seed = 1; seed <= 2; ++seed)
+    v.push_back({.name = "PrefetchRandomCompletions" + std::to_string(seed),
+                 .pieces = {1, 2, 1, 4, 1},
+                 .random_io = seed + 10,
+                 .cache_experts = 24});
   for (const int threads : {1, 2, 3, 4})
     v.push_back({.name = "Threads" + std::to_string(threads), .options = {.threads = threads}, .pieces = {7}});
   v.push_back({.name = "OneByOne", .pieces = {1}});

@@ -110,9 +110,19 @@ int FakeExpertSource::fetches(ExpertKey key) const {
   return found == keys_.end() ? 0 : found->second.fetches;
 }
 
+IoPriority FakeExpertSource::priority(ExpertKey key) const {
+  const std::lock_guard lock(mutex_);
+  return keys_.at(key).priority;
+}
+
 int FakeExpertSource::fetches() const {
   const std::lock_guard lock(mutex_);
   return fetches_;
+}
+
+int FakeExpertSource::cancelled() const {
+  const std::lock_guard lock(mutex_);
+  return cancelled_;
 }
 
 int FakeExpertSource::most_at_once_per_key() const {
@@ -135,7 +145,7 @@ void FakeExpertSource::WaitUntilIdle() const {
   changed_.wait(lock, [&] { return requests_.empty() && serving_ == 0; });
 }
 
-void FakeExpertSource::Fetch(ExpertKey key, std::byte* slot, IoPriority, IoTag tag, Done done) {
+void FakeExpertSource::Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) {
   const std::lock_guard lock(mutex_);
   for (const std::byte* pinned : pinned_) {
     if (pinned >= slot && pinned < slot + slot_bytes()) ++writes_into_pinned_;
@@ -143,6 +153,7 @@ void FakeExpertSource::Fetch(ExpertKey key, std::byte* slot, IoPriority, IoTag t
   PerKey& counts = keys_[key];
   ++fetches_;
   ++counts.fetches;
+  counts.priority = priority;
   most_at_once_ = std::max(most_at_once_, ++counts.at_once);
   requests_.push_back({key, slot, tag, std::move(done), false, false});
   Start();
@@ -167,6 +178,13 @@ void FakeExpertSource::Cancel(IoTag tag) {
     if (request.tag == tag && !request.started) request.cancelled = true;
   }
   changed_.notify_all();
+}
+
+void FakeExpertSource::Raise(IoTag tag, IoPriority priority) {
+  const std::lock_guard lock(mutex_);
+  for (const Request& request : requests_) {
+    if (request.tag == tag) keys_[request.key].priority = priority;
+  }
 }
 
 // Starts queued fetches, oldest first, while there is room.
@@ -222,7 +240,11 @@ void FakeExpertSource::Serve() {
 }
 
 Result<ExpertWeights> FakeExpertSource::Outcome(const Request& request, bool unlucky) {
-  if (request.cancelled) return deltafin::Fail(ErrorCode::kCancelled, "cancelled before it started");
+  if (request.cancelled) {
+    const std::lock_guard lock(mutex_);
+    ++cancelled_;
+    return deltafin::Fail(ErrorCode::kCancelled, "cancelled before it started");
+  }
   std::byte* destination = request.slot + Offset(request.key);
   const std::vector<std::byte> record = Record(request.key);
   // Half a record is there when a read fails.

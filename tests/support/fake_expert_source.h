@@ -55,7 +55,9 @@ class FakeExpertSource final : public ExpertSource {
   void Unpinned(const ExpertWeights& weights);
 
   int fetches(ExpertKey key) const;
-  int fetches() const;  // of all experts
+  IoPriority priority(ExpertKey key) const;  // of its latest fetch, raised or not
+  int fetches() const;                       // of all experts
+  int cancelled() const;                     // fetches that ended so
   int most_at_once_per_key() const;
   int writes_into_pinned() const;
   void WaitUntilFetched(int fetches) const;  // until this many were asked for
@@ -68,6 +70,7 @@ class FakeExpertSource final : public ExpertSource {
   void Fetch(ExpertKey key, std::byte* slot, IoPriority priority, IoTag tag, Done done) override;
   IoTag NewTag() override { return ++last_tag_; }
   void Cancel(IoTag tag) override;
+  void Raise(IoTag tag, IoPriority priority) override;
 
  private:
   struct Request {
@@ -81,6 +84,7 @@ class FakeExpertSource final : public ExpertSource {
   struct PerKey {
     int fetches = 0;
     int at_once = 0;
+    IoPriority priority = IoPriority::kDemand;
     std::vector<Error> failures;  // last one first to be used
   };
 
@@ -107,6 +111,7 @@ class FakeExpertSource final : public ExpertSource {
   std::vector<Request> hung_;
   std::atomic<bool> copies_{false};
   int fetches_ = 0;
+  int cancelled_ = 0;
   int most_at_once_ = 0;
   int writes_into_pinned_ = 0;
   double failure_probability_ = 0;

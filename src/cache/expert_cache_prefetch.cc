@@ -1,0 +1,78 @@
+// What ExpertCache does about experts that are read before a batch asks for them.
+#include <algorithm>
+
+#include "cache/expert_cache_state.h"
+
+namespace deltafin {
+
+void ExpertCache::State::JudgeGuesses() {
+  to_raise.clear();
+  to_cancel.clear();
+  for (size_t i = 0; i < guesses.size();) {
+    ExpertSlot& guess = slot(guesses[i]);
+    if (guess.key.layer != layer) {
+      ++i;
+      continue;
+    }
+    const bool wanted = guess.position >= 0;
+    const bool is_there = guess.phase == ExpertSlot::Phase::kReady;
+    guess.prefetch = wanted ? ExpertSlot::Prefetch::kWanted : ExpertSlot::Prefetch::kUnwanted;
+    if (is_there) {
+      (wanted ? counters.prefetch_useful_bytes : counters.prefetch_wasted_bytes) += source.record_bytes();
+      guess.prefetch = ExpertSlot::Prefetch::kNo;  // from now on an expert like any other
+    } else {
+      (wanted ? to_raise : to_cancel).push_back(guess.tag);
+    }
+    guesses[i] = guesses.back();
+    guesses.pop_back();
+  }
+}
+
+bool ExpertCache::State::TakeSlotForGuess(ExpertKey key, int32_t* number) {
+  const std::lock_guard lock(mutex);
+  if (guesses.size() >= most_guesses || index.Find(key) >= 0) return false;
+  *number = TakeSlot();
+  if (*number < 0) return false;
+  slot(*number) = {ExpertSlot::Phase::kReading, key, {}, source.NewTag(), 0, -1, ExpertSlot::Prefetch::kGuess};
+  guesses.push_back(*number);
+  index.Insert(key, *number);
+  policy->Inserted(*number, key);
+  ++reading;
+  return true;
+}
+
+void ExpertCache::State::ForgetGuess(int32_t number) {
+  const auto it = std::find(guesses.begin(), guesses.end(), number);
+  if (it == guesses.end()) return;
+  *it = guesses.back();
+  guesses.pop_back();
+}
+
+void ExpertCache::State::CountRead(ExpertSlot& filled) {
+  const uint64_t bytes = source.record_bytes();
+  switch (filled.prefetch) {
+    case ExpertSlot::Prefetch::kNo:
+      counters.demand_bytes += bytes;
+      break;
+    case ExpertSlot::Prefetch::kGuess:
+      return;  // counted when it is judged
+    case ExpertSlot::Prefetch::kWanted:
+      counters.prefetch_useful_bytes += bytes;
+      counters.prefetch_late_bytes += bytes;
+      break;
+    case ExpertSlot::Prefetch::kUnwanted:
+      counters.prefetch_wasted_bytes += bytes;
+      break;
+  }
+  filled.prefetch = ExpertSlot::Prefetch::kNo;
+}
+
+void ExpertCache::Prefetch(int32_t layer, std::span<const int32_t> experts) {
+  State& s = *state_;
+  for (const int32_t expert : experts) {
+    int32_t number = -1;
+    if (s.TakeSlotForGuess({layer, expert}, &number)) s.Fetch(number, IoPriority::kPrefetch);
+  }
+}
+
+}  // namespace deltafin
