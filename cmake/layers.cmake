@@ -15,7 +15,8 @@ set(DELTAFIN_LAYERS
   "model: cache checkpoint backend spec tensor base"
   "engine: model cache checkpoint backend spec tensor io base"
   "synth: checkpoint spec tensor base"
-  "app: synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
+  "bench: backend/cpu backend spec tensor base"
+  "app: bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
 )
 
 # deltafin_library(folder SOURCES a.cc b.cc [LINK lib...]): the library deltafin_<folder>, linked with the folders that the

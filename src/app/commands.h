@@ -26,5 +26,6 @@ Command AddSynth(CLI::App& root);
 Command AddDrives(CLI::App& root);
 Command AddPack(CLI::App& root);
 Command AddVerify(CLI::App& root);
+Command AddBench(CLI::App& root);
 
 }  // namespace deltafin
