@@ -30,7 +30,8 @@ void ExpertCache::State::JudgeGuesses() {
 
 bool ExpertCache::State::TakeSlotForGuess(ExpertKey key, int32_t* number) {
   const std::lock_guard lock(mutex);
-  if (guesses.size() >= most_guesses || index.Find(key) >= 0) return false;
+  // Slots that a drive holds on to count, or hanging guesses could take those that batches need.
+  if (guesses.size() + static_cast<size_t>(hung) >= most_guesses || index.Find(key) >= 0) return false;
   *number = TakeSlot();
   if (*number < 0) return false;
   slot(*number) = {ExpertSlot::Phase::kReading, key, {}, source.NewTag(), 0, -1, ExpertSlot::Prefetch::kGuess};

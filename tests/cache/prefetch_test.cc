@@ -131,6 +131,18 @@ TEST_F(PrefetchTest, GivingUpABatchGivesUpItsPrefetches) {
   Run(1, Range(0, 4));
 }
 
+TEST_F(PrefetchTest, GuessesThatHangLeaveBatchesTheirSlots) {
+  Make(10, {}, 64, 3);
+  for (int32_t layer = 1; layer < 20; ++layer) {
+    for (int32_t e = 0; e < 3; ++e) source_->Fail({layer, e}, Error(ErrorCode::kDeadline, "hangs"));
+    cache_->Prefetch(layer, Range(0, 3));
+    source_->WaitUntilIdle();
+    Run(layer, Range(10, 7));
+  }
+  EXPECT_EQ(cache_->hung(), 3);
+  source_->EndHungReads();
+}
+
 TEST_F(PrefetchTest, AGuessBehindAHungDriveIsReadFromTheCopyWhenItIsWanted) {
   Make(12, {}, 64, 4);
   source_->HaveCopies();
