@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/machine.h"
+#include "base/platform.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
 #include "cache/eviction_policy.h"
@@ -311,7 +312,7 @@ void Engine::LetGo(std::unique_ptr<Engine> engine) {
     parts.logger = nullptr;
   }
   parts.monitor->SetSources(nullptr, nullptr);
-  (void)engine.release();
+  LeaveBehind(engine.release());
 }
 
 EngineCounters Engine::counters() const {

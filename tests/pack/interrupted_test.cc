@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <random>
 
+#include "base/platform.h"
 #include "pack/journal.h"
 #include "pack/pack.h"
 #include "pack/pack_case.h"
@@ -19,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How many kills each case gets; the long program has the full number.
-constexpr int kKills = DELTAFIN_PACK_KILLS;
+// How many kills each case gets; the long program has the full number. Sanitizers take ten times as long.
+constexpr int kKills = kIsSanitized ? std::min(12, DELTAFIN_PACK_KILLS) : DELTAFIN_PACK_KILLS;
 
 using Work = std::function<Result<PackReport>(const DiskHook& hook)>;
 
