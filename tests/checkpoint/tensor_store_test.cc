@@ -33,6 +33,7 @@ class TensorStoreTest : public ::testing::Test {
   void Open(test::FakeIoOptions options = {.seed = 5}) {
     Result<Checkpoint> opened = copy_.Open();
     ASSERT_TRUE(opened) << opened.error().message();
+    scheduler_.reset();  // it may still be reading ahead in the files of the checkpoint before
     checkpoint_.emplace(std::move(*opened));
     auto engine = std::make_unique<test::FakeIoEngine>(options);
     engine_ = engine.get();
