@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <optional>
 
@@ -77,9 +78,9 @@ TEST_F(PackFolders, OfTwoPacksAtTheSameInstantOneIsRefused) {
 
 TEST_F(PackFolders, ShardsAreNotMovedWhileAnotherPackReadsThem) {
   PackOptions options = c_.Options(c_.drives(2));
-  bool asked = false;
+  std::atomic<bool> asked{false};  // hooks run on the writers' threads
   options.hook = [&](DiskStep, const std::string&) -> Status {
-    if (std::exchange(asked, true)) return {};
+    if (asked.exchange(true)) return {};
     PackOptions other = c_.Options({c_.drive(2)});
     EXPECT_TRUE(Pack(other, {}, {})) << "both only read";
     other = c_.Options({c_.drive(3)});
@@ -93,11 +94,11 @@ TEST_F(PackFolders, ShardsAreNotMovedWhileAnotherPackReadsThem) {
 
 TEST_F(PackFolders, AreNotRepairedWhileAPackWritesThem) {
   ExpectPacked(c_.Options(c_.drives(2)));
-  bool asked = false;
+  std::atomic<bool> asked{false};  // hooks run on the writers' threads
   PackOptions options = c_.Options(c_.drives(2));
   options.replica_bytes = 12 * kPackPage;
   options.hook = [&](DiskStep, const std::string&) -> Status {
-    if (std::exchange(asked, true)) return {};
+    if (asked.exchange(true)) return {};
     VerifyOptions verify;
     verify.model = c_.model();
     verify.experts = c_.drives(2);
