@@ -119,7 +119,7 @@ std::string TimeLine(const WatchSample& before, const WatchSample& now, double s
       "time: experts " + Percent(experts) + ", dense " + Percent(dense) + ", computing " + Percent(compute);
   line += "   cache: " + std::to_string(b.resident) + " of " + std::to_string(b.slots) + " slots";
   if (asked > 0) line += ", hits " + Percent(static_cast<double>(b.cache.hits) / static_cast<double>(asked));
-  const uint64_t useful = b.cache.prefetch_useful_bytes, wasted = b.cache.prefetch_wasted_bytes;
+  const uint64_t useful = b.cache.prefetch_useful_bytes, wasted = b.cache.prefetch_wasted_bytes + b.io.cancelled_guess_bytes;
   const auto all = static_cast<double>(b.cache.demand_bytes + useful + wasted);
   if (useful + wasted > 0) {
     line += ", read ahead " + Percent(static_cast<double>(useful) / all) + " (late " +

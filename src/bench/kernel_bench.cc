@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <numeric>
+#include <random>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_isa.h"
@@ -63,10 +64,15 @@ class KernelBench {
   Status TakeMemory() {
     DFIN_TRY(memory_, AlignedBuffer::Create(static_cast<uint64_t>(
                           std::max(options_.experts * shapes_.expert_bytes(), shapes_.dense_bytes()))));
-    // Codes of all kinds, scales around 2^-4: numbers like those of a model, none of them infinite.
-    uint32_t state = 1;
-    for (std::byte& byte : memory_.span())
-      byte = static_cast<std::byte>(0x78 + ((state = state * 1664525 + 1013904223) >> 29));
+    // Any codes, scales around 2^-4. As BF16 the same bytes are any numbers, infinite ones included, which cost a
+    // multiplier nothing.
+    std::mt19937_64 random(1);
+    auto* words = reinterpret_cast<uint64_t*>(memory_.data());
+    for (uint64_t w = 0; w < memory_.size() / sizeof(uint64_t); ++w) words[w] = random();
+    for (int64_t matrix = 0; matrix < 3 * options_.experts; ++matrix) {
+      std::byte* scales = memory_.data() + matrix * (shapes_.expert_bytes() / 3) + shapes_.matrix_packed();
+      std::fill_n(scales, shapes_.matrix_scale(), std::byte{123});
+    }
     x_.assign(static_cast<size_t>(kMaxRows * shapes_.widest()), 0.25f);
     out_.assign(static_cast<size_t>(kMaxRows * shapes_.widest()), 0);
     return {};

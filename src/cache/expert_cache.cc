@@ -134,6 +134,7 @@ void ExpertCache::State::LoseSlot(int32_t number, bool is_hung) {
   index.Erase(lost.key);
   policy->Removed(number);
   if (lost.prefetch == ExpertSlot::Prefetch::kGuess) ForgetGuess(number);
+  if (lost.prefetch == ExpertSlot::Prefetch::kUnwanted) --unwanted;
   lost.prefetch = ExpertSlot::Prefetch::kNo;
   lost.position = -1;
   lost.phase = is_hung ? ExpertSlot::Phase::kHung : ExpertSlot::Phase::kFree;
@@ -182,9 +183,10 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::Create(ExpertSource& source, c
   if (source.slot_alignment() > AlignedBuffer::kAlignment)
     return Fail(ErrorCode::kInvalidArgument, "expert cache: slot alignment: expected at most ",
                 AlignedBuffer::kAlignment, ", got ", source.slot_alignment());
-  if (options.prefetch_slots < 0 || options.prefetch_slots > options.slots / 2)
-    return Fail(ErrorCode::kInvalidArgument, "expert cache: slots for prefetched experts: expected 0 to ",
-                options.slots / 2, ", got ", options.prefetch_slots);
+  const int64_t most_ahead = std::max<int64_t>(options.slots - 2, 0);
+  if (options.prefetch_slots < 0 || options.prefetch_slots > most_ahead)
+    return Fail(ErrorCode::kInvalidArgument, "expert cache: slots for prefetched experts: expected 0 to ", most_ahead,
+                ", got ", options.prefetch_slots);
   DFIN_TRY(SlotArena arena, SlotArena::Create(options.slots, SlotBytes(source)));
   return std::unique_ptr<ExpertCache>(
       new ExpertCache(std::make_unique<State>(source, std::move(arena), std::move(policy), options, clock)));
@@ -261,22 +263,19 @@ void ExpertCache::Abandon() {
   {
     const std::lock_guard lock(s.mutex);
     if (!s.open) return;
-    s.to_cancel.clear();
-    for (ExpertSlot& slot : s.slots) {
-      slot.position = -1;
-      const bool prefetching =
-          slot.prefetch == ExpertSlot::Prefetch::kWanted || slot.prefetch == ExpertSlot::Prefetch::kGuess;
-      if (prefetching && slot.phase == ExpertSlot::Phase::kReading) s.to_cancel.push_back(slot.tag);
-    }
+    for (ExpertSlot& slot : s.slots) slot.position = -1;
     s.Close();
   }
   s.source.Cancel(s.tag);
-  for (const IoTag prefetch : s.to_cancel) s.source.Cancel(prefetch);
+  DropPrefetches();
 }
 
-bool ExpertCache::Holds(ExpertKey key) const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->index.Find(key) >= 0;
+bool ExpertCache::Keep(ExpertKey key) {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  const int32_t number = s.index.Find(key);
+  if (number >= 0) s.policy->Used(number);
+  return number >= 0;
 }
 
 ExpertCacheCounters ExpertCache::counters() const {

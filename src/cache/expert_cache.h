@@ -3,7 +3,8 @@
 // One read per expert is in flight at most; a slot that is pinned or being filled is never evicted; results never
 // depend on the number of slots or on the order in which reads end. The number of slots is fixed at creation (at least
 // the floor), so the budget cannot be exceeded. A failed read frees its slot and is reported to whoever waits for it.
-// Prefetch() brings experts that a later layer will probably want; a wrong guess costs time on idle drives, never more.
+// Prefetch() brings experts that a later layer will probably want; a wrong guess costs a read at low priority and the
+// place of the expert that would have been evicted next.
 // After a drive hung, the expert is read once more into another slot if it has a copy elsewhere; the slot of the hung
 // read stays out of use until the drive lets go of it.
 // Thread rule: all public calls on the engine thread; completions arrive on the I/O thread and meet it at one lock.
@@ -62,8 +63,8 @@ struct ExpertCacheOptions {
   int64_t slots = 0;  // >= ExpertCache::Floor()
   // Largest Begin(): sizes the internal tables, so that nothing is allocated later.
   int64_t max_batch = 0;  // experts of a layer
-  // Most slots that hold, or wait for, prefetched experts of which it is not known yet whether a batch wants them. At
-  // most (slots - Floor()) / 2, so that they never slow a batch down; 0 turns Prefetch() off.
+  // Most slots that hold, or wait for, prefetched experts that no batch has asked for. At most slots - 2; the engine
+  // takes half of slots - Floor(). 0 turns Prefetch() off.
   int64_t prefetch_slots = 0;
   ExpertUsage* usage = nullptr;  // counts what batches want; outlives the cache
 };
@@ -107,11 +108,14 @@ class ExpertCache {
   void Abandon();
 
   // Starts reading those of `experts` that are not in memory, in this order, at a priority below that of every batch,
-  // as far as there are slots for it. The next Begin() of `layer` joins those that it wants and cancels the others.
-  // Does not wait. Allocates nothing. Failures are silent: whoever wants the expert reads it again.
+  // as far as there are slots that the open batch does not need. The next Begin() of `layer` joins those that it wants
+  // and cancels the others. Does not wait. Allocates nothing. Failures are silent: whoever wants the expert reads it
+  // again.
   void Prefetch(int32_t layer, std::span<const int32_t> experts);
-  // Whether the expert is in memory or on its way.
-  bool Holds(ExpertKey key) const;
+  // Cancels what is being prefetched, without waiting.
+  void DropPrefetches();
+  // Whether the expert is in memory or on its way. If so, it is not the next to be evicted: somebody thinks of it.
+  bool Keep(ExpertKey key);
 
   ExpertCacheCounters counters() const;
   int64_t slots() const;

@@ -22,6 +22,7 @@ void ExpertCache::State::JudgeGuesses() {
       guess.prefetch = ExpertSlot::Prefetch::kNo;  // from now on an expert like any other
     } else {
       (wanted ? to_raise : to_cancel).push_back(guess.tag);
+      unwanted += wanted ? 0 : 1;
     }
     guesses[i] = guesses.back();
     guesses.pop_back();
@@ -30,8 +31,9 @@ void ExpertCache::State::JudgeGuesses() {
 
 bool ExpertCache::State::TakeSlotForGuess(ExpertKey key, int32_t* number) {
   const std::lock_guard lock(mutex);
-  // Slots that a drive holds on to count, or hanging guesses could take those that batches need.
-  if (guesses.size() + static_cast<size_t>(hung) >= most_guesses || index.Find(key) >= 0) return false;
+  // Slots that a drive holds on to count, or guesses that hang could take those that batches need.
+  const auto held = static_cast<int64_t>(guesses.size()) + unwanted + hung;
+  if (held >= static_cast<int64_t>(most_guesses) || !pending.empty() || index.Find(key) >= 0) return false;
   *number = TakeSlot();
   if (*number < 0) return false;
   slot(*number) = {ExpertSlot::Phase::kReading, key, {}, source.NewTag(), 0, -1, ExpertSlot::Prefetch::kGuess};
@@ -62,6 +64,7 @@ void ExpertCache::State::CountRead(ExpertSlot& filled) {
       counters.prefetch_late_bytes += bytes;
       break;
     case ExpertSlot::Prefetch::kUnwanted:
+      --unwanted;
       counters.prefetch_wasted_bytes += bytes;
       break;
   }
@@ -72,8 +75,21 @@ void ExpertCache::Prefetch(int32_t layer, std::span<const int32_t> experts) {
   State& s = *state_;
   for (const int32_t expert : experts) {
     int32_t number = -1;
-    if (s.TakeSlotForGuess({layer, expert}, &number)) s.Fetch(number, IoPriority::kPrefetch);
+    if (s.TakeSlotForGuess({layer, expert}, &number)) s.Fetch(number, IoPriority::kGuess);
   }
+}
+
+void ExpertCache::DropPrefetches() {
+  State& s = *state_;
+  s.to_cancel.clear();
+  {
+    const std::lock_guard lock(s.mutex);
+    for (ExpertSlot& slot : s.slots) {
+      const bool ours = slot.prefetch == ExpertSlot::Prefetch::kWanted || slot.prefetch == ExpertSlot::Prefetch::kGuess;
+      if (ours && slot.phase == ExpertSlot::Phase::kReading) s.to_cancel.push_back(slot.tag);
+    }
+  }
+  for (const IoTag tag : s.to_cancel) s.source.Cancel(tag);
 }
 
 }  // namespace deltafin

@@ -95,6 +95,7 @@ struct ExpertCache::State {
   int64_t reading = 0;
   int64_t hung = 0;
   std::vector<int32_t> guesses;  // slots of kGuess
+  int64_t unwanted = 0;          // slots of kUnwanted: being read although nobody wants it any more
   // The open batch.
   bool open = false;
   int32_t layer = 0;

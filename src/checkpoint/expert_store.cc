@@ -139,6 +139,7 @@ bool ExpertStore::TryAgain(Request* request, bool any_copy) {
     count = request->attempt == 1 ? locator_->Parts(request->key, request->slot, parts) : 0;
   if (count == 0) return false;
   if (!any_copy) KeepToOneCopy(std::span(parts).first(count));
+  request->priority = IoPriority::kDemand;  // rare, and somebody may wait for it by now
   Start(request, std::span(parts).first(count));
   return true;
 }

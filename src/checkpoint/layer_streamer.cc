@@ -140,6 +140,8 @@ Status LayerStreamer::Read(int unit, Buffer*& buffer, CancelToken cancel) {
   if (!was_started) {
     DFIN_TRY(buffer, Claim(Position(unit), cancel));
     Start(*buffer, unit, IoPriority::kDemand);
+  } else {
+    io_.Raise(buffer->tag, IoPriority::kDemand);  // read ahead so far
   }
   // A cancelled wait leaves the unit on its way; a failed one leaves nothing.
   if (!buffer->reads.WaitUnless(cancel)) return Fail(ErrorCode::kCancelled, "stopped");

@@ -235,7 +235,7 @@ EngineCounters EngineCounters::Since(const EngineCounters& earlier) const {
   d.io.cancelled -= earlier.io.cancelled;
   d.lookahead_wanted -= earlier.lookahead_wanted;
   d.lookahead_predicted -= earlier.lookahead_predicted;
-  d.io.cancelled_bytes -= earlier.io.cancelled_bytes;
+  d.io.cancelled_guess_bytes -= earlier.io.cancelled_guess_bytes;
   d.io.busy_seconds -= earlier.io.busy_seconds;
   return d;
 }
@@ -277,7 +277,11 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     batch.logits = logits.Slice(std::max(at - first_logit, int64_t{0}), rows - batch.logits_from);
     batch.cancel = cancel;
     parts_->monitor->SetStepRows(static_cast<uint64_t>(rows));
-    DFIN_TRY_VOID(Forward(model, batch));
+    const Status stepped = Forward(model, batch);
+    if (!stepped) {
+      parts_->cache->DropPrefetches();
+      return stepped;
+    }
     session.tokens_.insert(session.tokens_.end(), batch.tokens.begin(), batch.tokens.end());
     at += rows;
     if (count > 1) parts_->monitor->SetDone(static_cast<uint64_t>(at));
@@ -303,6 +307,7 @@ bool Engine::hangs() const {
 void Engine::LetGo(std::unique_ptr<Engine> engine) {
   const SteadyClock clock;
   const int64_t start = clock.NowNs();
+  if (engine != nullptr && engine->parts_->cache != nullptr) engine->parts_->cache->DropPrefetches();
   while (engine != nullptr && engine->hangs() && SecondsBetween(start, clock.NowNs()) < kPatienceSeconds)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (engine == nullptr || !engine->hangs()) return;
@@ -339,7 +344,7 @@ EngineCounters Engine::counters() const {
   }
   out.expert_bytes_prefetch_useful = c.prefetch_useful_bytes;
   out.expert_bytes_prefetch_late = c.prefetch_late_bytes;
-  out.expert_bytes_prefetch_wasted = c.prefetch_wasted_bytes + out.io.cancelled_bytes;
+  out.expert_bytes_prefetch_wasted = c.prefetch_wasted_bytes + out.io.cancelled_guess_bytes;
   return out;
 }
 

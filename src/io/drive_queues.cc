@@ -9,8 +9,9 @@ namespace {
 constexpr double kUnknownRate = 1e9;
 // A drive whose expected finish is so many times later than one's own is helped first.
 constexpr double kFarBehind = 1.1;
-// Most chunks out that nobody waits for: enough to keep a drive busy, and soon over when a demand read comes.
-constexpr uint64_t kChunksAhead = 8;
+// Chunks out when a guess is added, or a quarter of the window: enough to keep a drive busy, and soon over when a
+// demand read comes.
+constexpr uint64_t kGuessChunks = 8;
 
 }  // namespace
 
@@ -74,7 +75,7 @@ uint64_t DriveQueues::WindowBytes(int32_t drive, IoPriority priority, int64_t no
   const uint64_t chunk = ChunkBytes(drive, now_ns);
   const uint64_t window =
       fixed_window_bytes_ > 0 ? fixed_window_bytes_ : WindowBytesFor(at(drive).rate.ForSizes(now_ns), chunk);
-  return priority == IoPriority::kDemand ? window : std::min(window, kChunksAhead * chunk);
+  return priority == IoPriority::kGuess ? std::min(window, std::max(kGuessChunks * chunk, window / 4)) : window;
 }
 
 double DriveQueues::Rate(int32_t drive, int64_t now_ns) const {

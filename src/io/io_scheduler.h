@@ -1,11 +1,11 @@
 // IoScheduler: the policy of reading, and the one door to the drives: no other code of the engine reads weights.
 //
-// Every drive has its own queues (demand before prefetch before background, first come first served inside one) and its
-// own window of bytes in flight. A read may have parts on several drives; parts are cut into chunks; the read is done
-// when all its bytes are there. Where a second drive holds the same bytes (ReadPart::copy), an idle drive takes chunks
-// that wait on a busier one (io/drive_queues.h has the rule), and a failed chunk is read from the copy. A copy whose
-// blocks do not lie like those of the part (io/chunk_cut.h) does not count. One thread of its own submits and reaps. Of
-// a cancelled read nothing more is handed out.
+// Every drive has its own queues (demand before prefetch before guesses before background, first come first served
+// inside one) and its own window of bytes in flight. A read may have parts on several drives; parts are cut into
+// chunks; the read is done when all its bytes are there. Where a second drive holds the same bytes (ReadPart::copy), an
+// idle drive takes chunks that wait on a busier one (io/drive_queues.h has the rule), and a failed chunk is read from
+// the copy. A copy whose blocks do not lie like those of the part (io/chunk_cut.h) does not count. One thread of its
+// own submits and reaps. Of a cancelled read nothing more is handed out.
 //
 // Faults.
 // - A chunk that fails with kIo is tried once more on the same drive, then on its copy (twice as well). A chunk that
@@ -40,7 +40,7 @@ struct IoSchedulerOptions {
   // Largest single read handed to the engine; 0 = from the drive's rate: about a millisecond of it, 64 KiB to 2 MiB.
   uint64_t chunk_bytes = 0;
   // In flight at once on one drive (at least one chunk); 0 = from the drive's rate: 32 milliseconds of it and at
-  // least 8 chunks, at most 32 MiB. Reads that nobody waits for use 8 chunks of it, so that a demand read comes soon.
+  // least 8 chunks, at most 32 MiB. Guesses use a quarter of it (at least 8 chunks), so that a demand read comes soon.
   uint64_t window_bytes = 0;
   double hang_seconds_with_copy = 2;  // a chunk out for longer ends its read, which is worth reading again
   double hang_seconds = 60;           // ... the same for a chunk without a copy
@@ -49,13 +49,13 @@ struct IoSchedulerOptions {
 };
 
 struct IoCounters {
-  uint64_t reads = 0;            // reads that ended with all their bytes
-  uint64_t payload_bytes = 0;    // bytes those asked for
-  uint64_t device_bytes = 0;     // bytes taken from the drives, alignment included
-  uint64_t errors = 0;           // reads that failed
-  uint64_t cancelled = 0;        // reads that were cancelled before all of them was handed out
-  uint64_t cancelled_bytes = 0;  // bytes that the drives delivered for those
-  double busy_seconds = 0;       // time with at least one read in flight on any drive
+  uint64_t reads = 0;                  // reads that ended with all their bytes
+  uint64_t payload_bytes = 0;          // bytes those asked for
+  uint64_t device_bytes = 0;           // bytes taken from the drives, alignment included
+  uint64_t errors = 0;                 // reads that failed
+  uint64_t cancelled = 0;              // reads that were cancelled before all of them was handed out
+  uint64_t cancelled_guess_bytes = 0;  // bytes that the drives delivered for those of them that were guesses
+  double busy_seconds = 0;             // time with at least one read in flight on any drive
 };
 
 class IoScheduler {
@@ -84,7 +84,7 @@ class IoScheduler {
   // One part on `drive`, no copy.
   void Read(const ReadRequest& request, int32_t drive, IoPriority priority, IoTag tag, Done done);
   // Reads of `tag` end with kCancelled: at once when nothing of them is out, else when what is out is back. Those that
-  // are wholly handed out run to their end.
+  // are wholly handed out run to their end, repeated tries included.
   void Cancel(IoTag tag);
   // Reads of `tag` that wait at a lower priority join the queue of `priority`, at its end. For a prefetch that somebody
   // now waits for.

@@ -257,7 +257,7 @@ void ReadDispatcher::EndIfDone(QueuedRead* read) {
     ++counters_.reads;
     counters_.payload_bytes += read->bytes;
   } else if (read->status.error().code() == ErrorCode::kCancelled) {
-    counters_.cancelled_bytes += read->device_bytes;
+    if (read->priority == IoPriority::kGuess) counters_.cancelled_guess_bytes += read->device_bytes;
   } else {
     ++counters_.errors;
   }

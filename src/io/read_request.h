@@ -12,9 +12,10 @@
 
 namespace deltafin {
 
-// Demand reads somebody waits for; prefetch reads may be wanted soon; background reads are nobody's hurry.
-enum class IoPriority : uint8_t { kDemand = 0, kPrefetch = 1, kBackground = 2 };
-inline constexpr int kIoPriorities = 3;
+// Demand reads somebody waits for; prefetch reads will be wanted soon (the next layer's dense weights); guesses may be
+// wanted soon (experts); background reads are nobody's hurry.
+enum class IoPriority : uint8_t { kDemand = 0, kPrefetch = 1, kGuess = 2, kBackground = 3 };
+inline constexpr int kIoPriorities = 4;
 
 // Names a group of reads that may be cancelled together (IoScheduler::NewTag()). 0 is "no group".
 using IoTag = uint64_t;

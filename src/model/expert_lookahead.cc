@@ -32,16 +32,22 @@ ExpertLookahead::ExpertLookahead(const ModelSpec& spec, Backend& backend, Tensor
 void ExpertLookahead::OnRouted(int32_t layer, std::span<const int32_t> expert_ids, std::span<const int32_t> distinct,
                                Activations& a) {
   if (!enabled_) return;
+  const bool few_rows = a.x.rows <= Activations::kLookaheadRows;
+  if (!few_rows) Clear(pending_[static_cast<size_t>(layer)]);  // made for one token, not for a prompt
   Learn(layer, expert_ids, distinct);
-  if (cache_.resident() >= routed_experts_ || a.x.rows > Activations::kLookaheadRows) return;
   const int32_t next = Following(layer);
   Pending& pending = pending_[static_cast<size_t>(next)];
-  gate_.Forget(pending.guesses);  // a step that was given up left them
-  pending.guesses.clear();
-  pending.predicted.clear();
-  if (next > layer && dense_.IsResident(next)) AskRouter(next, a, pending);
+  Clear(pending);  // a step that was given up may have left some
+  if (!few_rows || !dense_.IsResident(next) || cache_.resident() >= routed_experts_) return;
+  if (next > layer) AskRouter(next, a, pending);
   for (const int32_t expert : last_token_[static_cast<size_t>(next)]) AddGuess(next, expert, LastTokenKind(), pending);
   Prefetch(next, pending);
+}
+
+void ExpertLookahead::Clear(Pending& pending) {
+  gate_.Forget(pending.guesses);
+  pending.guesses.clear();
+  pending.predicted.clear();
 }
 
 void ExpertLookahead::Learn(int32_t layer, std::span<const int32_t> expert_ids, std::span<const int32_t> distinct) {
@@ -103,7 +109,7 @@ bool ExpertLookahead::LastTokenWanted(int32_t layer, int32_t expert) const {
 void ExpertLookahead::AddGuess(int32_t layer, int32_t expert, int32_t kind, Pending& pending) {
   const auto same = [expert](const ExpertGuess& guess) { return guess.expert == expert; };
   if (std::any_of(pending.guesses.begin(), pending.guesses.end(), same)) return;
-  if (!cache_.Holds({layer, expert})) pending.guesses.push_back({.expert = expert, .kind = kind});
+  if (!cache_.Keep({layer, expert})) pending.guesses.push_back({.expert = expert, .kind = kind});
 }
 
 void ExpertLookahead::Prefetch(int32_t layer, Pending& pending) {

@@ -45,6 +45,7 @@ class ExpertLookahead {
     std::vector<int32_t> predicted;    // the router's, distinct
   };
 
+  void Clear(Pending& pending);
   void Learn(int32_t layer, std::span<const int32_t> expert_ids, std::span<const int32_t> distinct);
   void AskRouter(int32_t next, Activations& a, Pending& pending);
   void AddGuess(int32_t layer, int32_t expert, int32_t kind, Pending& pending);

@@ -15,7 +15,7 @@ TEST_F(PrefetchTest, WhatWasPrefetchedIsNotReadAgain) {
   Make(12, {}, 64, 4);
   cache_->Prefetch(1, Range(0, 3));
   source_->WaitUntilIdle();
-  EXPECT_EQ(source_->priority({1, 0}), IoPriority::kPrefetch);
+  EXPECT_EQ(source_->priority({1, 0}), IoPriority::kGuess);
   Run(1, Range(0, 4));
   EXPECT_EQ(source_->fetches(), 4);
   const ExpertCacheCounters c = cache_->counters();
@@ -83,9 +83,9 @@ TEST_F(PrefetchTest, NoMoreThanItsSlotsAndNothingThatIsThere) {
   cache_->Prefetch(1, Range(0, 12));
   source_->WaitUntilIdle();
   EXPECT_EQ(source_->fetches(), 5);
-  EXPECT_TRUE(cache_->Holds({1, 4}));
-  EXPECT_FALSE(cache_->Holds({1, 5}));
-  EXPECT_FALSE(cache_->Holds({2, 4}));
+  EXPECT_TRUE(cache_->Keep({1, 4}));
+  EXPECT_FALSE(cache_->Keep({1, 5}));
+  EXPECT_FALSE(cache_->Keep({2, 4}));
 }
 
 TEST_F(PrefetchTest, ABatchRunsWhilePrefetchesHoldTheirSlots) {
@@ -95,6 +95,56 @@ TEST_F(PrefetchTest, ABatchRunsWhilePrefetchesHoldTheirSlots) {
   cache_->Begin(0, Range(0, 10));
   source_->Release();
   Drain(0, Range(0, 10));
+}
+
+TEST_F(PrefetchTest, AGuessTakesNoSlotThatTheOpenBatchWaitsFor) {
+  Make(4, {}, 64, 2);
+  source_->Hold();
+  cache_->Begin(0, Range(0, 6));
+  cache_->Prefetch(1, Range(0, 2));
+  EXPECT_EQ(source_->fetches(), 4);
+  source_->Release();
+  Drain(0, Range(0, 6));
+  EXPECT_EQ(source_->fetches({1, 0}), 0);
+}
+
+TEST_F(PrefetchTest, WhatIsKeptIsNotEvictedForAGuess) {
+  Make(6, {}, 64, 2);
+  Run(1, Range(0, 6));
+  EXPECT_TRUE(cache_->Keep({1, 0}));
+  cache_->Prefetch(1, std::vector<int32_t>{8});
+  source_->WaitUntilIdle();
+  EXPECT_TRUE(cache_->Keep({1, 0}));
+  EXPECT_FALSE(cache_->Keep({1, 1})) << "the oldest of the others went";
+}
+
+TEST_F(PrefetchTest, UnwantedGuessesThatDoNotComeBackTakeNoMoreSlots) {
+  Make(10, {.threads = 1}, 64, 3);
+  for (int32_t layer = 1; layer < 4; ++layer) {
+    source_->Hold();
+    cache_->Prefetch(layer, Range(0, 3));
+    cache_->Begin(layer, std::vector<int32_t>{9});
+    if (layer == 1) {
+      EXPECT_EQ(source_->fetches(), 4);
+      cache_->Prefetch(layer + 1, Range(0, 3));
+      EXPECT_EQ(source_->fetches(), 4) << "three are still being read";
+    }
+    source_->Release();
+    Drain(layer, {9});
+    source_->WaitUntilIdle();
+  }
+}
+
+TEST_F(PrefetchTest, ACancelledGuessThatIsStillOutIsReadAgainForWhoJoinsIt) {
+  Make(12, {.threads = 1, .max_started = 1}, 64, 4);
+  source_->Hold();
+  cache_->Prefetch(1, Range(0, 2));           // the first begins, the second waits
+  cache_->Begin(1, std::vector<int32_t>{5});  // cancels the second
+  cache_->Abandon();
+  cache_->Begin(1, std::vector<int32_t>{1});  // joins it
+  source_->Release();
+  Drain(1, {1});
+  EXPECT_EQ(source_->fetches({1, 1}), 2);
 }
 
 TEST_F(PrefetchTest, OfAFailedGuessNobodyHears) {

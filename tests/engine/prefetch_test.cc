@@ -5,6 +5,7 @@
 
 #include "engine/generation.h"
 #include "support/engine_runs.h"
+#include "support/fake_io_engine.h"
 
 namespace deltafin {
 namespace {
@@ -16,10 +17,10 @@ struct Decoded {
 };
 
 // 120 tokens of the small model after a prompt it was trained for, with room for a part of the experts.
-Decoded Decode(EngineOptions options) {
+Decoded Decode(EngineOptions options, const test::OpenedEngine::IoFactory& io = {}) {
   options.model = test::NanoFolder();
   options.dense_mode = DenseMode::kResident;
-  test::OpenedEngine engine(options);
+  test::OpenedEngine engine(options, io);
   EXPECT_TRUE(engine.ok()) << engine.error().message();
   Result<Session> session = engine->NewSession();
   const std::vector<TokenId> prompt = {398, 427, 272, 1688, 263};
@@ -60,6 +61,19 @@ TEST_P(Prefetch, BringsWhatIsWantedAndWastesAtMostATwentiethOfAllReads) {
   EXPECT_LE(with.used.expert_bytes_prefetch_wasted, ExpertBytes(with.used) / 20);
   EXPECT_GT(with.used.lookahead_predicted, with.used.lookahead_wanted / 4);
   EXPECT_EQ(with.used.cache_hits + with.used.cache_misses, with.used.experts_distinct);
+}
+
+TEST(PrefetchOrder, CompletionsInAnyOrderChangeNothing) {
+  const Decoded plain = Decode({});
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    const Decoded random = Decode({.expert_cache = 2u << 20}, [seed]() -> Result<std::unique_ptr<IoEngine>> {
+      return std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{.seed = seed, .max_delay_us = 300});
+    });
+    EXPECT_GT(random.used.expert_bytes_prefetch_useful, 0u);
+    EXPECT_EQ(random.tokens, plain.tokens);
+    EXPECT_EQ(
+        std::memcmp(random.last_logits.data(), plain.last_logits.data(), plain.last_logits.size() * sizeof(float)), 0);
+  }
 }
 
 TEST(PrefetchOff, ReadsNothingAheadWhenItIsOff) {

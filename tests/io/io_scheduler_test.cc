@@ -65,17 +65,17 @@ TEST_F(IoSchedulerTest, BringsTheBytes) {
   EXPECT_TRUE(test::HoldsBytesFrom({buffer_.data() + 1001, 77'777}, 1001));
 }
 
-TEST_F(IoSchedulerTest, DemandComesBeforePrefetchBeforeBackground) {
+TEST_F(IoSchedulerTest, DemandComesBeforePrefetchBeforeGuessesBeforeBackground) {
   MakeBusy();
   Read(1, IoPriority::kBackground, 0, 1 * kChunk, kChunk);
+  Read(6, IoPriority::kGuess, 0, 6 * kChunk, kChunk);
   Read(2, IoPriority::kPrefetch, 0, 2 * kChunk, kChunk);
   Read(3, IoPriority::kDemand, 0, 3 * kChunk, kChunk);
   Read(4, IoPriority::kPrefetch, 0, 4 * kChunk, kChunk);
   Read(5, IoPriority::kDemand, 0, 5 * kChunk, kChunk);
   engine_->Release();
-  ends_.WaitFor(6);
-  EXPECT_THAT(SubmittedOffsets(), ElementsAre(0, 3 * kChunk, 5 * kChunk, 2 * kChunk, 4 * kChunk, 1 * kChunk));
-  EXPECT_THAT(ends_.order(), ElementsAre(0, 3, 5, 2, 4, 1));
+  ends_.WaitFor(7);
+  EXPECT_THAT(ends_.order(), ElementsAre(0, 3, 5, 2, 4, 6, 1));
 }
 
 TEST_F(IoSchedulerTest, ADemandReadOvertakesTheChunksOfALongPrefetch) {
@@ -137,7 +137,7 @@ TEST_F(IoSchedulerTest, OfACancelledReadThatHasStartedNothingMoreIsHandedOut) {
   engine_->Hold();
   const ReadPart parts[] = {{.request = {&file_, 0, 3 * kChunk, buffer_.data()}, .drive = 0},
                             {.request = {&file_, 3 * kChunk, kChunk, buffer_.data() + 3 * kChunk}, .drive = 1}};
-  scheduler_->Read(parts, IoPriority::kPrefetch, 8, ends_.Expect(1));
+  scheduler_->Read(parts, IoPriority::kGuess, 8, ends_.Expect(1));
   engine_->WaitUntilSubmitted(2);
   scheduler_->Cancel(8);
   scheduler_->Cancel(8);
@@ -148,7 +148,7 @@ TEST_F(IoSchedulerTest, OfACancelledReadThatHasStartedNothingMoreIsHandedOut) {
   EXPECT_EQ(engine_->reads(), 2u);
   const IoCounters counters = scheduler_->counters();
   EXPECT_EQ(counters.cancelled, 1u);
-  EXPECT_EQ(counters.cancelled_bytes, 2 * kChunk);
+  EXPECT_EQ(counters.cancelled_guess_bytes, 2 * kChunk);
   EXPECT_EQ(counters.reads + counters.errors, 0u);
 }
 
@@ -164,10 +164,10 @@ TEST_F(IoSchedulerTest, ACancelledReadThatIsWhollyHandedOutBringsItsBytes) {
   EXPECT_TRUE(test::HoldsBytesFrom({buffer_.data(), 3 * kChunk}, 0));
 }
 
-TEST_F(IoSchedulerTest, ReadsThatNobodyWaitsForLeaveTheWindowToThoseWhoDo) {
+TEST_F(IoSchedulerTest, GuessesLeaveTheWindowToReadsThatSomebodyWantsForSure) {
   Make({.chunk_bytes = kChunk, .window_bytes = 32 * kChunk}, {.depth = 64});
   engine_->Hold();
-  Read(1, IoPriority::kPrefetch, 8, 0, 20 * kChunk);
+  Read(1, IoPriority::kGuess, 8, 0, 20 * kChunk);
   engine_->WaitUntilSubmitted(8);
   Read(2, IoPriority::kDemand, 0, 30 * kChunk, 10 * kChunk);
   engine_->WaitUntilSubmitted(18);
