@@ -3,8 +3,8 @@
 // In every round a loop that only reads memory, a loop that only multiplies and adds, and every kernel take turns,
 // because a machine's speed drifts; a figure is the median of the rounds, a ratio the median of the rounds' ratios.
 // Weights are those of 64 experts (at K3's sizes 1.1 GB of huge pages) or the dense matrices that fit there, in
-// rotation, so that they come from memory. Up to kMostRowsAtMemory rows a kernel is held against reading, above against multiplying.
-// Thread rule: one call at a time. Errors: those of CreateBackend; kOutOfMemory; kCancelled.
+// rotation, so that they come from memory. Up to kMostRowsAtMemory rows a kernel is held against reading, above against
+// multiplying. Thread rule: one call at a time. Errors: those of CreateBackend; kOutOfMemory; kCancelled.
 #pragma once
 
 #include <cstdint>

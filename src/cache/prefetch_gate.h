@@ -3,9 +3,9 @@
 // A guess has a kind (who made it, and at which place of his list). For every layer and kind the gate keeps the share
 // of guesses that the next batch of the layer wanted; it counts all of them, also those that it does not admit, so it
 // knows before it pays. A guess is admitted when its chance is at least kLeastChance and what it may waste fits into a
-// budget: over the whole run about kMostWaste of all records read, at most, are wrong guesses. A wrong guess that is cancelled
-// in time costs less than a record; the budget does not count on it. Never changes a result, only reads. Thread rule:
-// engine thread only. No allocation after construction.
+// budget: over the whole run about kMostWaste of all records read, at most, are wrong guesses. A wrong guess that is
+// cancelled in time costs less than a record; the budget does not count on it. Never changes a result, only reads.
+// Thread rule: engine thread only. No allocation after construction.
 #pragma once
 
 #include <cstdint>
