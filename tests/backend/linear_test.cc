@@ -52,7 +52,7 @@ class LinearInvariance : public testing::TestWithParam<std::string> {};
 // Expected: every row computed alone by one thread.
 TEST_P(LinearInvariance, ARowHasTheSameBitsInAnyBatchAtAnyPlaceOnAnyThreads) {
   Random random(2);
-  const int64_t inner = 1130, outputs = 61, rows = 70;
+  const int64_t inner = 1130, outputs = 131, rows = 70;  // more than two strips of outputs, three spans of columns
   const Weight weight = Weight::Bf16(random, {outputs, inner}, 0.05f);
   Activations x(random, rows, inner, 1, inner + 3);
   Activations alone(rows, outputs);
@@ -60,7 +60,7 @@ TEST_P(LinearInvariance, ARowHasTheSameBitsInAnyBatchAtAnyPlaceOnAnyThreads) {
   for (int64_t r = 0; r < rows; ++r) single->Linear({weight.view(), x.view().Slice(r, 1), alone.view().Slice(r, 1)});
   for (const int threads : {1, 2, 3, 4}) {
     const auto backend = MakeCpu(GetParam(), threads);
-    for (const int64_t count : {1, 2, 3, 4, 5, 6, 8, 17, 33, 64, 70}) {
+    for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 33, 64, 70}) {
       Activations out(rows, outputs);
       const int64_t first = (rows - count) / 2;
       backend->Linear({weight.view(), x.view().Slice(first, count), out.view().Slice(first, count)});

@@ -202,15 +202,14 @@ class CpuBackend final : public Backend {
     DFIN_CHECK(PadColumns(x.width) <= plan_.inner, "K above the reserved limit, or Reserve() was not called");
     int64_t outputs = 0;
     for (const LinearGroupArgs::Part& part : parts) outputs += part.out.width;
-    const int64_t stride = PadColumns(x.width);
     for (int64_t first = 0; first < x.rows; first += plan_.rows) {
       const int64_t rows = std::min(plan_.rows, x.rows - first);
-      for (int64_t r = 0; r < rows; ++r) kernels_.split_columns(x.row(first + r), x.width, Input() + r * stride);
+      ForRows(rows, [&](int64_t r) { kernels_.split_columns(x.row(first + r), x.width, r, rows, Input()); });
       pool_.ParallelFor(outputs, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
         for (const LinearGroupArgs::Part& part : parts) {
           const int64_t n = part.out.width;
           if (begin < n && end > 0) {
-            const cpu::LinearTask task = {&part.weight, Input(), stride, rows, part.out.Slice(first, rows)};
+            const cpu::LinearTask task = {&part.weight, Input(), rows, part.out.Slice(first, rows)};
             kernels_.linear(task, std::max<int64_t>(begin, 0), std::min(end, n), WorkerScratch(worker));
           }
           begin -= n;
@@ -222,23 +221,21 @@ class CpuBackend final : public Backend {
 
   // Rows [first, first + rows) of the call: gate and up with the activation in one fork-join, then w2.
   void RunExpert(const ExpertMlpArgs& args, int64_t first, int64_t rows) {
-    const int64_t inner = args.w1.rows, x_stride = PadColumns(args.x.width), inner_stride = PadColumns(inner);
+    const int64_t inner = args.w1.rows, inner_stride = PadColumns(inner);
     const int32_t* x_rows = args.x_rows.data() + first;
-    for (int64_t r = 0; r < rows; ++r) {
-      kernels_.group_columns(args.x.row(x_rows[r]), args.x.width, Input() + r * x_stride);
-    }
+    ForRows(rows, [&](int64_t r) { kernels_.group_columns(args.x.row(x_rows[r]), args.x.width, r, rows, Input()); });
     const Rows gate(Gate(), rows, inner, inner_stride), up(Up(), rows, inner, inner_stride);
     pool_.ParallelFor(inner, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
-      kernels_.mxfp4({&args.w1, Input(), x_stride, rows, gate, nullptr}, begin, end, WorkerScratch(worker));
-      kernels_.mxfp4({&args.w3, Input(), x_stride, rows, up, nullptr}, begin, end, WorkerScratch(worker));
+      kernels_.mxfp4({&args.w1, Input(), rows, gate, nullptr}, begin, end, WorkerScratch(worker));
+      kernels_.mxfp4({&args.w3, Input(), rows, up, nullptr}, begin, end, WorkerScratch(worker));
       for (int64_t r = 0; r < rows; ++r) {
         kernels_.situ_glu(gate.row(r) + begin, up.row(r) + begin, args.beta, args.linear_beta, gate.row(r) + begin,
                           end - begin);
       }
     });
-    for (int64_t r = 0; r < rows; ++r) kernels_.group_columns(gate.row(r), inner, Hidden() + r * inner_stride);
+    ForRows(rows, [&](int64_t r) { kernels_.group_columns(gate.row(r), inner, r, rows, Hidden()); });
     pool_.ParallelFor(args.w2.rows, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
-      const cpu::Mxfp4Task task = {&args.w2, Hidden(), inner_stride, rows, args.out, args.out_rows.data() + first};
+      const cpu::Mxfp4Task task = {&args.w2, Hidden(), rows, args.out, args.out_rows.data() + first};
       kernels_.mxfp4(task, begin, end, WorkerScratch(worker));
     });
   }

@@ -28,22 +28,20 @@ inline constexpr int64_t PadColumns(int64_t columns) {
   return (columns + kColumnPadding - 1) / kColumnPadding * kColumnPadding;
 }
 
-// out[r, n] = x[r] . weight[n], x prepared by `split_columns`.
+// out[r, n] = x[r] . weight[n], x prepared by `split_columns` for as many rows.
 struct LinearTask {
   const TensorView* weight = nullptr;  // [N, K] BF16 or F32
-  const float* x = nullptr;            // [rows, PadColumns(K)]
-  int64_t x_stride = 0;
-  int64_t rows = 0;  // <= kMatrixRows
-  Rows out;          // [rows, N]
+  const float* x = nullptr;            // rows * PadColumns(K) floats
+  int64_t rows = 0;                    // <= kMatrixRows
+  Rows out;                            // [rows, N]
 };
 
-// The same for MXFP4, x prepared by `group_columns`; row r goes to out.row(out_rows[r]), or to row r when out_rows is
-// null.
+// The same for MXFP4, x prepared by `group_columns` for as many rows; row r goes to out.row(out_rows[r]), or to row r
+// when out_rows is null.
 struct Mxfp4Task {
   const Mxfp4View* weight = nullptr;
-  const float* x = nullptr;
-  int64_t x_stride = 0;
-  int64_t rows = 0;  // <= kMatrixRows
+  const float* x = nullptr;  // rows * PadColumns(K) floats
+  int64_t rows = 0;          // <= kMatrixRows
   Rows out;
   const int32_t* out_rows = nullptr;
 };
@@ -55,9 +53,10 @@ int64_t MlaScratchFloats(int64_t latent_width);
 int64_t ConvScratchFloats(int64_t taps);
 
 struct CpuKernels {
-  // Reorders one row of `columns` values for a matrix kernel and pads it with zeros to PadColumns(columns).
-  void (*split_columns)(const float* x, int64_t columns, float* prepared);
-  void (*group_columns)(const float* x, int64_t columns, float* prepared);
+  // Puts one row, number `row` of `rows` (<= kMatrixRows), into its places among the prepared ones, which take
+  // rows * PadColumns(columns) floats: for `linear`, and for `mxfp4`.
+  void (*split_columns)(const float* x, int64_t columns, int64_t row, int64_t rows, float* prepared);
+  void (*group_columns)(const float* x, int64_t columns, int64_t row, int64_t rows, float* prepared);
   // Outputs [begin, end).
   void (*linear)(const LinearTask& task, int64_t begin, int64_t end, float* scratch);
   void (*mxfp4)(const Mxfp4Task& task, int64_t begin, int64_t end, float* scratch);

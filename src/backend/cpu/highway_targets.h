@@ -23,3 +23,13 @@
 #else
 #define DFIN_UNROLL _Pragma("GCC unroll 32")
 #endif
+
+// Keeps a vector in a register: gcc else reads it again from memory for each use, and two reads a cycle are the limit
+// of the tiles. `raw` is the vector's member of that name.
+#if HWY_ARCH_X86
+#define DFIN_KEEP_IN_REGISTER(raw) asm("" : "+v"(raw))
+#else
+#define DFIN_KEEP_IN_REGISTER(raw) asm("" : "+w"(raw))
+#endif
+// The same for a pointer, which gcc else turns into one address, held before the loop, for each of its uses.
+#define DFIN_KEEP_POINTER(p) asm("" : "+r"(p))

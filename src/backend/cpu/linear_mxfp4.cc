@@ -16,7 +16,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/linear_mxfp4.cc"
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 
-#include "backend/cpu/simd-inl.h"
+#include "backend/cpu/row_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace deltafin::cpu {
@@ -25,28 +25,31 @@ namespace HWY_NAMESPACE {
 constexpr int64_t kSubBlocks = kLanes / 4;                  // 128-bit blocks of a vector
 constexpr int64_t kBlockColumns = kLanes * kMxfp4Group;     // columns of a block
 constexpr int64_t kTailColumns = kSubBlocks * kMxfp4Group;  // columns of a tail step
+constexpr int64_t kStripOutputs = 32;                       // that share a visit of the input
 constexpr int64_t kWord = 8;                                // columns of a 32-bit word
-constexpr int64_t kBlockVectors = 4 * kWord;                // decoded vectors of a block
-constexpr int kPanelOutputs = kLanes == 8 ? 3 : 6;
-constexpr int kPanelRows = 4;
 
 using DU8 = hn::Rebind<uint8_t, DF>;  // kLanes bytes
 
 // Group of a block that lane l works on after the transposition.
 constexpr int64_t GroupOfLane(int64_t l) { return kSubBlocks * (l % 4) + l / 4; }
 
-void GroupColumns(const float* x, int64_t columns, float* prepared) {
+void GroupColumns(const float* x, int64_t columns, int64_t row, int64_t rows, float* prepared) {
+  const TileRow row_of_tile(prepared, columns, row, rows);
+  const auto vector = [&](int64_t c, int64_t i) { return row_of_tile.vector(c / kLanes + i); };
   int64_t c = 0;
   for (; c + kBlockColumns <= columns; c += kBlockColumns) {
-    for (int64_t l = 0; l < kLanes; ++l) {
-      const float* group = x + c + GroupOfLane(l) * kMxfp4Group;
-      for (int64_t i = 0; i < kMxfp4Group; ++i) prepared[c + i * kLanes + l] = group[i];
+    for (int64_t i = 0; i < kMxfp4Group; ++i) {
+      float* to = vector(c, i);
+      for (int64_t l = 0; l < kLanes; ++l) to[l] = x[c + GroupOfLane(l) * kMxfp4Group + i];
     }
   }
   for (; c < columns; c += kTailColumns) {
-    for (int64_t l = 0; l < kLanes; ++l) {
-      const int64_t word = c + l * kWord;
-      for (int64_t i = 0; i < kWord; ++i) prepared[c + i * kLanes + l] = word < columns ? x[word + i] : 0.0f;
+    for (int64_t i = 0; i < kWord; ++i) {
+      float* to = vector(c, i);
+      for (int64_t l = 0; l < kLanes; ++l) {
+        const int64_t word = c + l * kWord;
+        to[l] = word < columns ? x[word + i] : 0.0f;
+      }
     }
   }
 }
@@ -86,6 +89,15 @@ HWY_INLINE VF DecodeColumn(const Words& words) {
   return hn::ConvertTo(DF(), hn::ShiftRight<24>(top));
 }
 #endif
+
+// A word whose columns were decoded before: what strips hold where decoding takes more than a shift and a permutation.
+struct DecodedWord {
+  const float* columns;  // [kWord] vectors
+};
+template <int kColumn>
+HWY_INLINE VF DecodeColumn(const DecodedWord& word) {
+  return hn::Load(DF(), word.columns + kColumn * kLanes);
+}
 
 // Half of 2^(byte - 127). Byte 0 is the subnormal 2^-127, the only one that is not its bits moved to the exponent.
 HWY_INLINE VF HalfScale(hn::Vec<DU8> bytes) {
@@ -140,11 +152,12 @@ HWY_INLINE TailStep LoadTail(const uint8_t* packed, const uint8_t* scale, int64_
 
 // sum = w * x for the first column of a span, sum + w * x after it.
 template <int kOutputs, int kRows, bool kFirst>
-HWY_INLINE void Accumulate(const VF (&w)[kOutputs], const float* x, int64_t x_stride, VF (&span)[kOutputs][kRows]) {
+HWY_INLINE void Accumulate(const VF (&w)[kOutputs], const float* x, VF (&span)[kOutputs][kRows]) {
   const DF d;
   DFIN_UNROLL
   for (int r = 0; r < kRows; ++r) {
-    const VF xs = hn::Load(d, x + r * x_stride);
+    VF xs = hn::Load(d, x + r * kLanes);
+    DFIN_KEEP_IN_REGISTER(xs.raw);
     DFIN_UNROLL
     for (int n = 0; n < kOutputs; ++n) {
       span[n][r] = kFirst ? hn::Mul(w[n], xs) : hn::MulAdd(w[n], xs, span[n][r]);
@@ -161,27 +174,25 @@ HWY_INLINE void AddScaled(const VF (&scale)[kOutputs], const VF (&span)[kOutputs
   }
 }
 
-template <int kColumn, bool kFirst, int kOutputs, int kRows>
-HWY_INLINE void DecodeAndAccumulate(const Words (&words)[kOutputs], const float* x, int64_t x_stride,
-                                    VF (&span)[kOutputs][kRows]) {
+template <int kColumn, bool kFirst, typename Word, int kOutputs, int kRows>
+HWY_INLINE void DecodeAndAccumulate(const Word (&words)[kOutputs], const float* x, VF (&span)[kOutputs][kRows]) {
   VF w[kOutputs];
   DFIN_UNROLL
   for (int n = 0; n < kOutputs; ++n) w[n] = DecodeColumn<kColumn>(words[n]);
-  Accumulate<kOutputs, kRows, kFirst>(w, x + kColumn * kLanes, x_stride, span);
+  Accumulate<kOutputs, kRows, kFirst>(w, x + kColumn * kRows * kLanes, span);
 }
 
 // The eight columns of a word.
-template <bool kFirst, int kOutputs, int kRows>
-HWY_INLINE void AccumulateWords(const Words (&words)[kOutputs], const float* x, int64_t x_stride,
-                                VF (&span)[kOutputs][kRows]) {
-  DecodeAndAccumulate<0, kFirst>(words, x, x_stride, span);
-  DecodeAndAccumulate<1, false>(words, x, x_stride, span);
-  DecodeAndAccumulate<2, false>(words, x, x_stride, span);
-  DecodeAndAccumulate<3, false>(words, x, x_stride, span);
-  DecodeAndAccumulate<4, false>(words, x, x_stride, span);
-  DecodeAndAccumulate<5, false>(words, x, x_stride, span);
-  DecodeAndAccumulate<6, false>(words, x, x_stride, span);
-  DecodeAndAccumulate<7, false>(words, x, x_stride, span);
+template <bool kFirst, typename Word, int kOutputs, int kRows>
+HWY_INLINE void AccumulateWords(const Word (&words)[kOutputs], const float* x, VF (&span)[kOutputs][kRows]) {
+  DecodeAndAccumulate<0, kFirst>(words, x, span);
+  DecodeAndAccumulate<1, false>(words, x, span);
+  DecodeAndAccumulate<2, false>(words, x, span);
+  DecodeAndAccumulate<3, false>(words, x, span);
+  DecodeAndAccumulate<4, false>(words, x, span);
+  DecodeAndAccumulate<5, false>(words, x, span);
+  DecodeAndAccumulate<6, false>(words, x, span);
+  DecodeAndAccumulate<7, false>(words, x, span);
 }
 
 HWY_INLINE float* OutRow(const Mxfp4Task& task, int64_t r) {
@@ -217,12 +228,12 @@ HWY_INLINE void DirectTile(const Mxfp4Task& task, int64_t first) {
       DFIN_UNROLL
       for (int q = 0; q < 4; ++q) words[q][n] = block.words[q];
     }
-    const float* x = task.x + c;
-    AccumulateWords<true>(words[0], x, task.x_stride, span);
-    AccumulateWords<false>(words[1], x + kWord * kLanes, task.x_stride, span);
+    const float* x = task.x + c * kRows;
+    AccumulateWords<true>(words[0], x, span);
+    AccumulateWords<false>(words[1], x + kWord * kRows * kLanes, span);
     AddScaled(scale, span, sum);
-    AccumulateWords<true>(words[2], x + 2 * kWord * kLanes, task.x_stride, span);
-    AccumulateWords<false>(words[3], x + 3 * kWord * kLanes, task.x_stride, span);
+    AccumulateWords<true>(words[2], x + 2 * kWord * kRows * kLanes, span);
+    AccumulateWords<false>(words[3], x + 3 * kWord * kRows * kLanes, span);
     AddScaled(scale, span, sum);
   }
   for (; c < w.cols; c += kTailColumns) {
@@ -233,7 +244,7 @@ HWY_INLINE void DirectTile(const Mxfp4Task& task, int64_t first) {
       scale[n] = step.scale;
       words[0][n] = step.words;
     }
-    AccumulateWords<true>(words[0], task.x + c, task.x_stride, span);
+    AccumulateWords<true>(words[0], task.x + c * kRows, span);
     AddScaled(scale, span, sum);
   }
   for (int r = 0; r < kRows; ++r) {
@@ -243,107 +254,140 @@ HWY_INLINE void DirectTile(const Mxfp4Task& task, int64_t first) {
 
 template <int kRows>
 void Direct(const Mxfp4Task& task, int64_t begin, int64_t end) {
-  constexpr int kOutputs = kRows == 1 ? 4 : 2;
+  constexpr int kOutputs = 4;
   int64_t n = begin;
   for (; n + kOutputs <= end; n += kOutputs) DirectTile<kOutputs, kRows>(task, n);
   for (; n < end; ++n) DirectTile<1, kRows>(task, n);
 }
 
 template <int kColumn = 0>
-HWY_INLINE void StoreWords(const Words& words, float* panel) {
-  hn::Store(DecodeColumn<kColumn>(words), DF(), panel + kColumn * kLanes);
-  if constexpr (kColumn + 1 < kWord) StoreWords<kColumn + 1>(words, panel);
+HWY_INLINE void StoreColumns(const Words& words, float* columns) {
+  hn::Store(DecodeColumn<kColumn>(words), DF(), columns + kColumn * kLanes);
+  if constexpr (kColumn + 1 < kWord) StoreColumns<kColumn + 1>(words, columns);
 }
 
-// One span of `vectors` columns: panel [kOutputs, kBlockVectors], sums [rows, kPanelOutputs], scales [kOutputs].
-template <int kOutputs, int kRows, int kVectors>
-HWY_INLINE void PanelSpan(const float* panel, const float* scales, const float* x, int64_t x_stride, float* sums) {
+// A strip of outputs, one block of columns at a time: its weights are transposed once for all tiles of rows, and, where
+// that is dear, decoded.
+struct StripMemory {
+#if HWY_TARGET == HWY_AVX3
+  using Word = Words;
+  static constexpr int64_t kWordFloats = kLanes;
+  Word word(int64_t n, int64_t q) const { return {hn::Load(DU(), reinterpret_cast<const uint32_t*>(At(n, q)))}; }
+  void SetWord(int64_t n, int64_t q, const Words& w) const {
+    hn::Store(w.bits, DU(), reinterpret_cast<uint32_t*>(At(n, q)));
+  }
+#else
+  using Word = DecodedWord;
+  static constexpr int64_t kWordFloats = kWord * kLanes;
+  Word word(int64_t n, int64_t q) const { return {At(n, q)}; }
+  void SetWord(int64_t n, int64_t q, const Words& w) const { StoreColumns(w, At(n, q)); }
+#endif
+  explicit StripMemory(float* scratch)
+      : words(scratch), scales(words + kStripOutputs * 4 * kWordFloats), sums(scales + kStripOutputs * kLanes) {}
+
+  float* At(int64_t n, int64_t q) const { return words + (n * 4 + q) * kWordFloats; }
+  VF scale(int64_t n) const { return hn::Load(DF(), scales + n * kLanes); }
+  float* sum(int64_t n, int64_t r) const { return sums + (r * kStripOutputs + n) * kLanes; }
+
+  float* words;   // [kStripOutputs, 4]
+  float* scales;  // [kStripOutputs]
+  float* sums;    // [rows, kStripOutputs]
+};
+
+// Words [first_word, first_word + kWords) of kOutputs outputs on kRows rows: one span, added to the sums.
+template <int kOutputs, int kRows, int kWords>
+HWY_INLINE void StripSpan(const StripMemory& strip, int64_t n, int64_t first_word, const float* x, int64_t r) {
   const DF d;
   VF span[kOutputs][kRows];
-  const auto step = [&](int64_t i, auto first) HWY_ATTR {
-    VF xs[kRows];
-    DFIN_UNROLL
-    for (int r = 0; r < kRows; ++r) xs[r] = hn::Load(d, x + r * x_stride + i * kLanes);
-    DFIN_UNROLL
-    for (int n = 0; n < kOutputs; ++n) {
-      const VF w = hn::Load(d, panel + (n * kBlockVectors + i) * kLanes);
-      DFIN_UNROLL
-      for (int r = 0; r < kRows; ++r) {
-        span[n][r] = decltype(first)::value ? hn::Mul(w, xs[r]) : hn::MulAdd(w, xs[r], span[n][r]);
-      }
-    }
-  };
-  step(0, std::true_type());
-  for (int64_t i = 1; i < kVectors; ++i) step(i, std::false_type());
+  StripMemory::Word words[kOutputs];
+  x += first_word * kWord * kRows * kLanes;
+  DFIN_KEEP_POINTER(x);
   DFIN_UNROLL
-  for (int n = 0; n < kOutputs; ++n) {
-    const VF scale = hn::Load(d, scales + n * kLanes);
+  for (int i = 0; i < kOutputs; ++i) words[i] = strip.word(n + i, first_word);
+  AccumulateWords<true>(words, x, span);
+  if constexpr (kWords == 2) {
     DFIN_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      float* sum = sums + (r * kPanelOutputs + n) * kLanes;
-      hn::Store(hn::MulAdd(scale, span[n][r], hn::Load(d, sum)), d, sum);
+    for (int i = 0; i < kOutputs; ++i) words[i] = strip.word(n + i, first_word + 1);
+    AccumulateWords<false>(words, x + kWord * kRows * kLanes, span);
+  }
+  DFIN_UNROLL
+  for (int i = 0; i < kOutputs; ++i) {
+    const VF scale = strip.scale(n + i);
+    DFIN_UNROLL
+    for (int k = 0; k < kRows; ++k) {
+      float* sum = strip.sum(n + i, r + k);
+      hn::Store(hn::MulAdd(scale, span[i][k], hn::Load(d, sum)), d, sum);
     }
   }
 }
 
-template <int kOutputs, int kRows>
-HWY_INLINE void PanelTile(const float* panel, const float* scales, bool is_block, const float* x, int64_t x_stride,
-                          float* sums) {
-  if (HWY_LIKELY(is_block)) {
-    constexpr int kHalf = kBlockVectors / 2;
-    PanelSpan<kOutputs, kRows, kHalf>(panel, scales, x, x_stride, sums);
-    PanelSpan<kOutputs, kRows, kHalf>(panel + kHalf * kLanes, scales, x + kHalf * kLanes, x_stride, sums);
+// Rows [r, r + kRows) on all outputs of the strip; x is the tile's first vector of the block.
+template <int kRows>
+HWY_NOINLINE void StripTile(const StripMemory& strip, int64_t outputs, bool is_block, const float* x, int64_t r) {
+  int64_t n = 0;
+  for (; n + 2 <= outputs; n += 2) {
+    if (HWY_LIKELY(is_block)) {
+      StripSpan<2, kRows, 2>(strip, n, 0, x, r);
+      StripSpan<2, kRows, 2>(strip, n, 2, x, r);
+    } else {
+      StripSpan<2, kRows, 1>(strip, n, 0, x, r);
+    }
+  }
+  if (n == outputs) return;
+  if (is_block) {
+    StripSpan<1, kRows, 2>(strip, n, 0, x, r);
+    StripSpan<1, kRows, 2>(strip, n, 2, x, r);
   } else {
-    PanelSpan<kOutputs, kRows, kWord>(panel, scales, x, x_stride, sums);
+    StripSpan<1, kRows, 1>(strip, n, 0, x, r);
   }
 }
 
-// Decodes one block or tail step of one output.
-HWY_INLINE void DecodePanelRow(const Mxfp4View& w, int64_t n, int64_t c, bool is_block, float* panel, float* scale) {
+template <int kRows>
+HWY_INLINE void StripRows(const StripMemory& strip, int64_t outputs, bool is_block, const float* x, int64_t r,
+                          int64_t rows) {
+  if (rows == kRows) return StripTile<kRows>(strip, outputs, is_block, x, r);
+  if constexpr (kRows > 1) StripRows<kRows - 1>(strip, outputs, is_block, x, r, rows);
+}
+
+HWY_INLINE void TransposeStrip(const Mxfp4View& w, int64_t first, int64_t outputs, int64_t c, bool is_block,
+                               const StripMemory& strip) {
   const DF d;
-  const uint8_t* packed = w.packed_row(n) + c / 2;
-  const uint8_t* scales = w.scale_row(n) + c / kMxfp4Group;
-  if (HWY_LIKELY(is_block)) {
-    const Block block = LoadBlock(packed, scales);
-    for (int q = 0; q < 4; ++q) StoreWords(block.words[q], panel + q * kWord * kLanes);
-    hn::Store(block.scale, d, scale);
-  } else {
-    const TailStep step = LoadTail(packed, scales, std::min(kSubBlocks, (w.cols - c) / kMxfp4Group));
-    StoreWords(step.words, panel);
-    hn::Store(step.scale, d, scale);
+  for (int64_t n = 0; n < outputs; ++n) {
+    const uint8_t* packed = w.packed_row(first + n) + c / 2;
+    const uint8_t* scales = w.scale_row(first + n) + c / kMxfp4Group;
+    if (HWY_LIKELY(is_block)) {
+      DFIN_UNROLL
+      for (int64_t line = 0; line < kBlockColumns / 2; line += 64) {
+        __builtin_prefetch(packed + kBlockColumns / 2 + line);  // the row's next block
+      }
+      const Block block = LoadBlock(packed, scales);
+      for (int q = 0; q < 4; ++q) strip.SetWord(n, q, block.words[q]);
+      hn::Store(block.scale, d, strip.scales + n * kLanes);
+    } else {
+      const TailStep step = LoadTail(packed, scales, std::min(kSubBlocks, (w.cols - c) / kMxfp4Group));
+      strip.SetWord(n, 0, step.words);
+      hn::Store(step.scale, d, strip.scales + n * kLanes);
+    }
   }
 }
 
-// Many rows: a panel of outputs is decoded into L1, then used by tiles of rows.
-template <int kOutputs>
-void Panel(const Mxfp4Task& task, int64_t first, float* scratch) {
+void Strip(const Mxfp4Task& task, int64_t first, int64_t outputs, float* scratch) {
   const DF d;
   const Mxfp4View& w = *task.weight;
-  float* panel = scratch;
-  float* scales = panel + kPanelOutputs * kBlockVectors * kLanes;
-  float* sums = scales + kPanelOutputs * kLanes;
-  std::memset(sums, 0, static_cast<size_t>(task.rows * kPanelOutputs * kLanes) * sizeof(float));
+  const StripMemory strip(scratch);
+  std::memset(strip.sums, 0, static_cast<size_t>(task.rows * kStripOutputs * kLanes) * sizeof(float));
+  const RowTiles tiles(task.rows);
   for (int64_t c = 0; c < w.cols;) {
     const bool is_block = c + kBlockColumns <= w.cols;
-    for (int n = 0; n < kOutputs; ++n) {
-      DecodePanelRow(w, first + n, c, is_block, panel + n * kBlockVectors * kLanes, scales + n * kLanes);
-    }
-    const float* x = task.x + c;
-    int64_t r = 0;
-    for (; r + kPanelRows <= task.rows; r += kPanelRows) {
-      PanelTile<kOutputs, kPanelRows>(panel, scales, is_block, x + r * task.x_stride, task.x_stride,
-                                      sums + r * kPanelOutputs * kLanes);
-    }
-    for (; r < task.rows; ++r) {
-      PanelTile<kOutputs, 1>(panel, scales, is_block, x + r * task.x_stride, task.x_stride,
-                             sums + r * kPanelOutputs * kLanes);
+    TransposeStrip(w, first, outputs, c, is_block, strip);
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      const int64_t r = tiles.First(t), rows = tiles.First(t + 1) - r;
+      StripRows<kTileRows>(strip, outputs, is_block, task.x + r * PadColumns(w.cols) + c * rows, r, rows);
     }
     c += is_block ? kBlockColumns : kTailColumns;
   }
   for (int64_t r = 0; r < task.rows; ++r) {
-    for (int n = 0; n < kOutputs; ++n) {
-      OutRow(task, r)[first + n] = SumLanes(hn::Load(d, sums + (r * kPanelOutputs + n) * kLanes));
-    }
+    for (int64_t n = 0; n < outputs; ++n) OutRow(task, r)[first + n] = SumLanes(hn::Load(d, strip.sum(n, r)));
   }
 }
 
@@ -357,14 +401,10 @@ void Mxfp4(const Mxfp4Task& task, int64_t begin, int64_t end, float* scratch) {
       return Direct<2>(task, begin, end);
     case 3:
       return Direct<3>(task, begin, end);
-    case 4:
-      return Direct<4>(task, begin, end);
     default:
       break;
   }
-  int64_t n = begin;
-  for (; n + kPanelOutputs <= end; n += kPanelOutputs) Panel<kPanelOutputs>(task, n, scratch);
-  for (; n < end; ++n) Panel<1>(task, n, scratch);
+  for (int64_t n = begin; n < end; n += kStripOutputs) Strip(task, n, std::min(kStripOutputs, end - n), scratch);
 }
 
 void FillMxfp4Target(CpuKernels& kernels) {

@@ -1,0 +1,182 @@
+// linear_tiles-inl.h: matrix times rows for weights that are decoded two vectors at a time, per Highway target.
+//
+// A block is 2 * kLanes columns: one vector of its even ones, one of its odd ones, because a 32-bit lane of packed BF16
+// holds an even column below an odd one and one instruction each takes them apart. Accumulation of one (row, output):
+// one vector accumulator over the blocks in order (even, then odd), then the lane sum. With few rows the sums stay in
+// registers; with more, strips of outputs are visited by one span of columns after the other, with the sums in memory
+// in between. Both run the same operations in the same order.
+// `Weights` has Row(n), whose result has Load(c, even, odd) and LoadPartial(c, columns, even, odd) for the block at
+// column c (of a partial one, `columns` are left), and PrefetchAt(c), which asks for the bytes of column c.
+// Included once per target (guard toggles). Thread rule: pure functions.
+#if defined(DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_
+#undef DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_
+#else
+#define DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/cpu/row_tiles-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace deltafin::cpu {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t kPair = 2 * kLanes;  // columns of one block
+constexpr int64_t kSpanColumns = 512;  // of a strip's visit: the input of a tile of rows stays in the L1 cache
+constexpr int64_t kStripOutputs = 64;
+constexpr int64_t kFewRows = 4;
+static_assert(kFewRows <= kTileRows, "few rows are one tile");
+
+// Adds the products of columns [begin, end) to the sums; x points at the tile's vectors of column `begin`.
+template <int kOutputs, int kRows, typename Row>
+HWY_INLINE void AddColumns(const Row (&w)[kOutputs], int64_t begin, int64_t end, const float* x,
+                           VF (&sum)[kOutputs][kRows]) {
+  const DF d;
+  for (int64_t c = begin; c < end; c += kPair) {
+    VF even[kOutputs], odd[kOutputs];
+    DFIN_UNROLL
+    for (int n = 0; n < kOutputs; ++n) {
+      if (HWY_UNLIKELY(c + kPair > end))
+        w[n].LoadPartial(c, end - c, even[n], odd[n]);
+      else
+        w[n].Load(c, even[n], odd[n]);
+    }
+    DFIN_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      VF xs = hn::Load(d, x + r * kLanes);
+      DFIN_KEEP_IN_REGISTER(xs.raw);
+      DFIN_UNROLL
+      for (int n = 0; n < kOutputs; ++n) sum[n][r] = hn::MulAdd(even[n], xs, sum[n][r]);
+    }
+    DFIN_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      VF xs = hn::Load(d, x + (kRows + r) * kLanes);
+      DFIN_KEEP_IN_REGISTER(xs.raw);
+      DFIN_UNROLL
+      for (int n = 0; n < kOutputs; ++n) sum[n][r] = hn::MulAdd(odd[n], xs, sum[n][r]);
+    }
+    x += 2 * kRows * kLanes;
+  }
+}
+
+// All columns of kOutputs outputs, sums in registers.
+template <int kOutputs, int kRows, typename Weights>
+HWY_INLINE void DirectTile(const Weights& weights, const LinearTask& task, int64_t columns, int64_t first) {
+  const DF d;
+  typename Weights::Row w[kOutputs];
+  VF sum[kOutputs][kRows];
+  DFIN_UNROLL
+  for (int n = 0; n < kOutputs; ++n) {
+    w[n] = weights.At(first + n);
+    DFIN_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[n][r] = hn::Zero(d);
+  }
+  AddColumns<kOutputs, kRows>(w, 0, columns, task.x, sum);
+  for (int r = 0; r < kRows; ++r) {
+    for (int n = 0; n < kOutputs; ++n) task.out.row(r)[first + n] = SumLanes(sum[n][r]);
+  }
+}
+
+template <int kRows, typename Weights>
+void Direct(const Weights& weights, const LinearTask& task, int64_t columns, int64_t begin, int64_t end) {
+  constexpr int kOutputs = kRows <= 2 || kLanes != 8 ? 4 : 2;
+  int64_t n = begin;
+  for (; n + kOutputs <= end; n += kOutputs) DirectTile<kOutputs, kRows>(weights, task, columns, n);
+  for (; n < end; ++n) DirectTile<1, kRows>(weights, task, columns, n);
+}
+
+// Columns [begin, end) of kOutputs outputs on one tile of rows; sums [kOutputs][kRows] in memory.
+template <int kOutputs, int kRows, typename Row>
+HWY_INLINE void SpanTile(const Row (&w)[kOutputs], int64_t begin, int64_t end, const float* x, float* sums) {
+  const DF d;
+  VF sum[kOutputs][kRows];
+  DFIN_UNROLL
+  for (int n = 0; n < kOutputs; ++n) {
+    DFIN_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[n][r] = hn::Load(d, sums + (n * kRows + r) * kLanes);
+  }
+  AddColumns<kOutputs, kRows>(w, begin, end, x, sum);
+  DFIN_UNROLL
+  for (int n = 0; n < kOutputs; ++n) {
+    DFIN_UNROLL
+    for (int r = 0; r < kRows; ++r) hn::Store(sum[n][r], d, sums + (n * kRows + r) * kLanes);
+  }
+}
+
+// The same for all outputs of a strip. Sums of the tile: [outputs][kRows].
+template <int kRows, typename Weights>
+HWY_NOINLINE void SpanRows(const Weights& weights, int64_t first, int64_t outputs, int64_t begin, int64_t end,
+                           const float* x, float* sums) {
+  int64_t n = 0;
+  for (; n + 2 <= outputs; n += 2) {
+    const typename Weights::Row w[2] = {weights.At(first + n), weights.At(first + n + 1)};
+    SpanTile<2, kRows>(w, begin, end, x, sums + n * kRows * kLanes);
+  }
+  if (n == outputs) return;
+  const typename Weights::Row w[1] = {weights.At(first + n)};
+  SpanTile<1, kRows>(w, begin, end, x, sums + n * kRows * kLanes);
+}
+
+template <int kRows, typename Weights>
+HWY_INLINE void SpanOfHeight(int64_t height, const Weights& weights, int64_t first, int64_t outputs, int64_t begin,
+                             int64_t end, const float* x, float* sums) {
+  if (height == kRows) return SpanRows<kRows>(weights, first, outputs, begin, end, x, sums);
+  if constexpr (kRows > 1) SpanOfHeight<kRows - 1>(height, weights, first, outputs, begin, end, x, sums);
+}
+
+template <typename Weights>
+void Strip(const Weights& weights, const LinearTask& task, int64_t columns, int64_t first, int64_t outputs,
+           float* sums) {
+  const DF d;
+  std::memset(sums, 0, static_cast<size_t>(task.rows * kStripOutputs * kLanes) * sizeof(float));
+  const RowTiles tiles(task.rows);
+  for (int64_t c = 0; c < columns; c += kSpanColumns) {
+    const int64_t end = std::min(columns, c + kSpanColumns);
+    for (int64_t n = 0; n < outputs; ++n) weights.At(first + n).Prefetch(end, std::min(columns, end + kSpanColumns));
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      const int64_t r = tiles.First(t), height = tiles.Height(t);
+      const float* x = task.x + r * PadColumns(columns) + c * height;
+      SpanOfHeight<kTileRows>(height, weights, first, outputs, c, end, x, sums + r * kStripOutputs * kLanes);
+    }
+  }
+  for (int64_t t = 0; t < tiles.count; ++t) {
+    const int64_t first_row = tiles.First(t), height = tiles.Height(t);
+    const float* sum = sums + first_row * kStripOutputs * kLanes;
+    for (int64_t r = 0; r < height; ++r) {
+      for (int64_t n = 0; n < outputs; ++n) {
+        task.out.row(first_row + r)[first + n] = SumLanes(hn::Load(d, sum + (n * height + r) * kLanes));
+      }
+    }
+  }
+}
+
+// Outputs [begin, end) of the task.
+template <typename Weights>
+void LinearOutputs(const Weights& weights, const LinearTask& task, int64_t begin, int64_t end, float* scratch) {
+  const int64_t columns = task.weight->shape[1];
+  switch (task.rows) {
+    case 0:
+      return;
+    case 1:
+      return Direct<1>(weights, task, columns, begin, end);
+    case 2:
+      return Direct<2>(weights, task, columns, begin, end);
+    case 3:
+      return Direct<3>(weights, task, columns, begin, end);
+    case kFewRows:
+      return Direct<kFewRows>(weights, task, columns, begin, end);
+    default:
+      break;
+  }
+  for (int64_t n = begin; n < end; n += kStripOutputs)
+    Strip(weights, task, columns, n, std::min(kStripOutputs, end - n), scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace deltafin::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
