@@ -22,12 +22,14 @@ double PrefetchGate::Chance(int32_t layer, int32_t kind) const {
 }
 
 void PrefetchGate::Admit(int32_t layer, std::span<ExpertGuess> guesses, double records_read) {
-  for (ExpertGuess& guess : guesses) guess.chance = static_cast<float>(Chance(layer, guess.kind));
+  for (ExpertGuess& guess : guesses)
+    if (!guess.admitted) guess.chance = static_cast<float>(Chance(layer, guess.kind));
   std::sort(guesses.begin(), guesses.end(), [](const ExpertGuess& a, const ExpertGuess& b) {
     return a.chance != b.chance ? a.chance > b.chance : a.expert < b.expert;
   });
   const double budget = kMostWaste * records_read - static_cast<double>(wrong_);
   for (ExpertGuess& guess : guesses) {
+    if (guess.admitted) continue;
     const double risk = 1.0 - static_cast<double>(guess.chance);
     guess.admitted = static_cast<double>(guess.chance) >= kLeastChance && at_risk_ + risk <= budget;
     if (!guess.admitted) continue;

@@ -28,8 +28,8 @@ class PrefetchGate {
 
   PrefetchGate(int64_t layers, int64_t kinds);
 
-  // Orders guesses for `layer` by their chance and marks those worth a read. `records_read`: experts read so far, by
-  // whomever.
+  // Orders guesses for `layer` by their chance and marks those worth a read; those admitted before stay so.
+  // `records_read`: experts read so far, by whomever.
   void Admit(int32_t layer, std::span<ExpertGuess> guesses, double records_read);
   // What the layer wanted (ascending), and the guesses as Admit left them.
   void Learn(int32_t layer, std::span<const ExpertGuess> guesses, std::span<const int32_t> wanted);

@@ -17,7 +17,7 @@ ExpertLookahead::ExpertLookahead(const ModelSpec& spec, Backend& backend, Tensor
       pending_(spec.layers.size()),
       last_token_(spec.layers.size()),
       counters_(spec.layers.size()) {
-  const auto most = static_cast<size_t>((Activations::kLookaheadRows + 1) * top_k_);
+  const auto most = static_cast<size_t>((2 * Activations::kLookaheadRows + 1) * top_k_);
   for (const LayerSpec& layer : spec.layers)
     if (layer.feed_forward != FeedForwardKind::kDense) routed_experts_ += spec.num_experts;
   if (!enabled_) return;
@@ -29,16 +29,29 @@ ExpertLookahead::ExpertLookahead(const ModelSpec& spec, Backend& backend, Tensor
   admitted_.reserve(most);
 }
 
+bool ExpertLookahead::Guesses(int64_t rows, int32_t next) const {
+  return rows <= Activations::kLookaheadRows && dense_.IsResident(next) && cache_.resident() < routed_experts_;
+}
+
+void ExpertLookahead::OnEmbedded(Activations& a) {
+  if (!enabled_ || routed_experts_ == 0) return;
+  const int32_t first = Following(-1);
+  if (!Guesses(a.x.rows, first)) return;
+  Pending& pending = pending_[static_cast<size_t>(first)];
+  pending.predicted.clear();  // of a step that was given up
+  AskRouter(first, a, pending);
+  Prefetch(first, pending);
+}
+
 void ExpertLookahead::OnRouted(int32_t layer, std::span<const int32_t> expert_ids, std::span<const int32_t> distinct,
                                Activations& a) {
   if (!enabled_) return;
-  const bool few_rows = a.x.rows <= Activations::kLookaheadRows;
-  if (!few_rows) Clear(pending_[static_cast<size_t>(layer)]);  // made for one token, not for a prompt
+  if (a.x.rows > Activations::kLookaheadRows) Clear(pending_[static_cast<size_t>(layer)]);  // made for one token
   Learn(layer, expert_ids, distinct);
   const int32_t next = Following(layer);
   Pending& pending = pending_[static_cast<size_t>(next)];
   Clear(pending);  // a step that was given up may have left some
-  if (!few_rows || !dense_.IsResident(next) || cache_.resident() >= routed_experts_) return;
+  if (!Guesses(a.x.rows, next)) return;
   if (next > layer) AskRouter(next, a, pending);
   for (const int32_t expert : last_token_[static_cast<size_t>(next)]) AddGuess(next, expert, LastTokenKind(), pending);
   Prefetch(next, pending);
@@ -108,7 +121,12 @@ bool ExpertLookahead::LastTokenWanted(int32_t layer, int32_t expert) const {
 
 void ExpertLookahead::AddGuess(int32_t layer, int32_t expert, int32_t kind, Pending& pending) {
   const auto same = [expert](const ExpertGuess& guess) { return guess.expert == expert; };
-  if (std::any_of(pending.guesses.begin(), pending.guesses.end(), same)) return;
+  const auto old = std::find_if(pending.guesses.begin(), pending.guesses.end(), same);
+  if (old != pending.guesses.end()) {
+    // The last token's alone until the router named it too.
+    if (old->kind == LastTokenKind() && !old->admitted) old->kind = kind;
+    return;
+  }
   if (!cache_.Keep({layer, expert})) pending.guesses.push_back({.expert = expert, .kind = kind});
 }
 

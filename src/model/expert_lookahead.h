@@ -4,8 +4,9 @@
 // layer's feed-forward and the next attention), and the experts that the last token wanted there. Experts in memory are
 // left out; of the others PrefetchGate admits those that usually come true. Guesses are made for steps of a few rows
 // (decode), and only while the next layer's weights are in memory: where dense weights are streamed, drives have no
-// idle time to fill. After the last layer the first one with experts is next, by its last token alone. Never changes a
-// result, only reads. Thread rule: engine thread only. No allocation after construction.
+// idle time to fill. After the last layer the first one with experts is next, by its last token alone; its router is
+// asked when the next token is known, about the embedding. Never changes a result, only reads. Thread rule: engine
+// thread only. No allocation after construction.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,8 @@ class ExpertLookahead {
  public:
   ExpertLookahead(const ModelSpec& spec, Backend& backend, TensorStore& dense, ExpertCache& cache);
 
+  // The rows of a step are embedded: `a.prefix_sum`. Asks the router of the first layer with experts and prefetches.
+  void OnEmbedded(Activations& a);
   // The router of `layer` has spoken: `expert_ids` [R * top_k], `distinct` the same, ascending, each once. Its batch
   // has begun. Asks the next layer's router about the rows of `a` and prefetches.
   void OnRouted(int32_t layer, std::span<const int32_t> expert_ids, std::span<const int32_t> distinct, Activations& a);
@@ -51,6 +54,8 @@ class ExpertLookahead {
   void AddGuess(int32_t layer, int32_t expert, int32_t kind, Pending& pending);
   bool LastTokenWanted(int32_t layer, int32_t expert) const;
   void Prefetch(int32_t layer, Pending& pending);
+  // Whether guesses for a step of so many rows about layer `next` are worth making.
+  bool Guesses(int64_t rows, int32_t next) const;
   int32_t Following(int32_t layer) const;
 
   const ModelSpec& spec_;

@@ -222,6 +222,7 @@ Status Forward(Model& m, const StepBatch& batch) {
   m.a.BeginStep(batch.rows());
   m.dense.ExpectHead(batch.logits_from < batch.rows());
   DFIN_TRY_VOID(Embed(m, batch));
+  m.lookahead.OnEmbedded(m.a);
   for (int32_t l = 0; l < static_cast<int32_t>(m.spec.layers.size()); ++l) {
     if (batch.cancel.cancelled()) return Fail(ErrorCode::kCancelled, "stopped before layer ", l);
     if (m.on_layer) m.on_layer(l);

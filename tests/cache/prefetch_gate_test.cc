@@ -43,6 +43,24 @@ TEST(PrefetchGate, LearnsFromGuessesThatItDidNotAdmit) {
   EXPECT_FALSE(guesses[0].admitted) << "another layer";
 }
 
+TEST(PrefetchGate, WhatWasAdmittedStaysSoAndIsCountedOnce) {
+  PrefetchGate gate(1, 2);
+  for (int step = 0; step < 100; ++step) {
+    std::vector<ExpertGuess> guesses = Guesses({{1, 0}, {2, 1}});
+    gate.Admit(0, guesses, kManyRecords);
+    gate.Learn(0, guesses, std::vector<int32_t>{1, 2});
+  }
+  const uint64_t before = gate.admitted();
+  std::vector<ExpertGuess> guesses = Guesses({{1, 0}});
+  gate.Admit(0, guesses, kManyRecords);
+  guesses.push_back({.expert = 2, .kind = 1});
+  gate.Admit(0, guesses, 0);  // no budget for another, and none needed for the first
+  EXPECT_EQ(Admitted(guesses), 1u);
+  gate.Admit(0, guesses, kManyRecords);
+  EXPECT_EQ(Admitted(guesses), 2u);
+  EXPECT_EQ(gate.admitted(), before + 2);
+}
+
 TEST(PrefetchGate, StopsWhenGuessesTurnBad) {
   PrefetchGate gate(1, 1);
   const auto step = [&](bool comes_true) {
