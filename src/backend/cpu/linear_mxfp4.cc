@@ -294,9 +294,11 @@ struct StripMemory {
   float* sums;    // [rows, kStripOutputs]
 };
 
-// Words [first_word, first_word + kWords) of kOutputs outputs on kRows rows: one span, added to the sums.
+// Words [first_word, first_word + kWords) of kOutputs outputs on kRows rows: one span, added to the sums, which begin
+// with the first.
 template <int kOutputs, int kRows, int kWords>
-HWY_INLINE void StripSpan(const StripMemory& strip, int64_t n, int64_t first_word, const float* x, int64_t r) {
+HWY_INLINE void StripSpan(const StripMemory& strip, int64_t n, int64_t first_word, const float* x, int64_t r,
+                          bool is_first) {
   const DF d;
   VF span[kOutputs][kRows];
   StripMemory::Word words[kOutputs];
@@ -316,37 +318,39 @@ HWY_INLINE void StripSpan(const StripMemory& strip, int64_t n, int64_t first_wor
     DFIN_UNROLL
     for (int k = 0; k < kRows; ++k) {
       float* sum = strip.sum(n + i, r + k);
-      hn::Store(hn::MulAdd(scale, span[i][k], hn::Load(d, sum)), d, sum);
+      const VF before = is_first ? hn::Zero(d) : hn::Load(d, sum);
+      hn::Store(hn::MulAdd(scale, span[i][k], before), d, sum);
     }
   }
 }
 
 // Rows [r, r + kRows) on all outputs of the strip; x is the tile's first vector of the block.
 template <int kRows>
-HWY_NOINLINE void StripTile(const StripMemory& strip, int64_t outputs, bool is_block, const float* x, int64_t r) {
+HWY_NOINLINE void StripTile(const StripMemory& strip, int64_t outputs, bool is_block, const float* x, int64_t r,
+                            bool is_first) {
   int64_t n = 0;
   for (; n + 2 <= outputs; n += 2) {
     if (HWY_LIKELY(is_block)) {
-      StripSpan<2, kRows, 2>(strip, n, 0, x, r);
-      StripSpan<2, kRows, 2>(strip, n, 2, x, r);
+      StripSpan<2, kRows, 2>(strip, n, 0, x, r, is_first);
+      StripSpan<2, kRows, 2>(strip, n, 2, x, r, false);
     } else {
-      StripSpan<2, kRows, 1>(strip, n, 0, x, r);
+      StripSpan<2, kRows, 1>(strip, n, 0, x, r, is_first);
     }
   }
   if (n == outputs) return;
   if (is_block) {
-    StripSpan<1, kRows, 2>(strip, n, 0, x, r);
-    StripSpan<1, kRows, 2>(strip, n, 2, x, r);
+    StripSpan<1, kRows, 2>(strip, n, 0, x, r, is_first);
+    StripSpan<1, kRows, 2>(strip, n, 2, x, r, false);
   } else {
-    StripSpan<1, kRows, 1>(strip, n, 0, x, r);
+    StripSpan<1, kRows, 1>(strip, n, 0, x, r, is_first);
   }
 }
 
 template <int kRows>
-HWY_INLINE void StripRows(const StripMemory& strip, int64_t outputs, bool is_block, const float* x, int64_t r,
-                          int64_t rows) {
-  if (rows == kRows) return StripTile<kRows>(strip, outputs, is_block, x, r);
-  if constexpr (kRows > 1) StripRows<kRows - 1>(strip, outputs, is_block, x, r, rows);
+HWY_INLINE void StripRows(int64_t rows, const StripMemory& strip, int64_t outputs, bool is_block, const float* x,
+                          int64_t r, bool is_first) {
+  if (rows == kRows) return StripTile<kRows>(strip, outputs, is_block, x, r, is_first);
+  if constexpr (kRows > 1) StripRows<kRows - 1>(rows, strip, outputs, is_block, x, r, is_first);
 }
 
 HWY_INLINE void TransposeStrip(const Mxfp4View& w, int64_t first, int64_t outputs, int64_t c, bool is_block,
@@ -372,23 +376,19 @@ HWY_INLINE void TransposeStrip(const Mxfp4View& w, int64_t first, int64_t output
 }
 
 void Strip(const Mxfp4Task& task, int64_t first, int64_t outputs, float* scratch) {
-  const DF d;
   const Mxfp4View& w = *task.weight;
   const StripMemory strip(scratch);
-  std::memset(strip.sums, 0, static_cast<size_t>(task.rows * kStripOutputs * kLanes) * sizeof(float));
   const RowTiles tiles(task.rows);
   for (int64_t c = 0; c < w.cols;) {
     const bool is_block = c + kBlockColumns <= w.cols;
     TransposeStrip(w, first, outputs, c, is_block, strip);
     for (int64_t t = 0; t < tiles.count; ++t) {
       const int64_t r = tiles.First(t), rows = tiles.First(t + 1) - r;
-      StripRows<kTileRows>(strip, outputs, is_block, task.x + r * PadColumns(w.cols) + c * rows, r, rows);
+      StripRows<kTileRows>(rows, strip, outputs, is_block, task.x + r * PadColumns(w.cols) + c * rows, r, c == 0);
     }
     c += is_block ? kBlockColumns : kTailColumns;
   }
-  for (int64_t r = 0; r < task.rows; ++r) {
-    for (int64_t n = 0; n < outputs; ++n) OutRow(task, r)[first + n] = SumLanes(hn::Load(d, strip.sum(n, r)));
-  }
+  for (int64_t r = 0; r < task.rows; ++r) StoreLaneSums(strip.sum(0, r), 1, outputs, OutRow(task, r) + first);
 }
 
 void Mxfp4(const Mxfp4Task& task, int64_t begin, int64_t end, float* scratch) {

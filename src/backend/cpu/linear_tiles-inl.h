@@ -88,7 +88,8 @@ void Direct(const Weights& weights, const LinearTask& task, int64_t columns, int
   for (; n < end; ++n) DirectTile<1, kRows>(weights, task, columns, n);
 }
 
-// Columns [begin, end) of kOutputs outputs on one tile of rows; sums [kOutputs][kRows] in memory.
+// Columns [begin, end) of kOutputs outputs on one tile of rows; sums [kOutputs][kRows] in memory, written only when
+// `begin` is 0.
 template <int kOutputs, int kRows, typename Row>
 HWY_INLINE void SpanTile(const Row (&w)[kOutputs], int64_t begin, int64_t end, const float* x, float* sums) {
   const DF d;
@@ -96,7 +97,9 @@ HWY_INLINE void SpanTile(const Row (&w)[kOutputs], int64_t begin, int64_t end, c
   DFIN_UNROLL
   for (int n = 0; n < kOutputs; ++n) {
     DFIN_UNROLL
-    for (int r = 0; r < kRows; ++r) sum[n][r] = hn::Load(d, sums + (n * kRows + r) * kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      sum[n][r] = begin == 0 ? hn::Zero(d) : hn::Load(d, sums + (n * kRows + r) * kLanes);
+    }
   }
   AddColumns<kOutputs, kRows>(w, begin, end, x, sum);
   DFIN_UNROLL
@@ -130,8 +133,6 @@ HWY_INLINE void SpanOfHeight(int64_t height, const Weights& weights, int64_t fir
 template <typename Weights>
 void Strip(const Weights& weights, const LinearTask& task, int64_t columns, int64_t first, int64_t outputs,
            float* sums) {
-  const DF d;
-  std::memset(sums, 0, static_cast<size_t>(task.rows * kStripOutputs * kLanes) * sizeof(float));
   const RowTiles tiles(task.rows);
   for (int64_t c = 0; c < columns; c += kSpanColumns) {
     const int64_t end = std::min(columns, c + kSpanColumns);
@@ -146,9 +147,7 @@ void Strip(const Weights& weights, const LinearTask& task, int64_t columns, int6
     const int64_t first_row = tiles.First(t), height = tiles.Height(t);
     const float* sum = sums + first_row * kStripOutputs * kLanes;
     for (int64_t r = 0; r < height; ++r) {
-      for (int64_t n = 0; n < outputs; ++n) {
-        task.out.row(first_row + r)[first + n] = SumLanes(hn::Load(d, sum + (n * height + r) * kLanes));
-      }
+      StoreLaneSums(sum + r * kLanes, height, outputs, task.out.row(first_row + r) + first);
     }
   }
 }
