@@ -5,8 +5,9 @@
 // one vector accumulator over the blocks in order (even, then odd), then the lane sum. With few rows the sums stay in
 // registers; with more, strips of outputs are visited by one span of columns after the other, with the sums in memory
 // in between. Both run the same operations in the same order.
-// `Weights` has Row(n), whose result has Load(c, even, odd) and LoadPartial(c, columns, even, odd) for the block at
-// column c (of a partial one, `columns` are left), and PrefetchAt(c), which asks for the bytes of column c.
+// `Weights` has At(n), one output's row, whose Load(c, even, odd) and LoadPartial(c, columns, even, odd) give the block
+// at column c (of a partial one, `columns` are left); and Span(first, outputs, begin, end, scratch), which gets ready
+// to visit those outputs' columns and returns something else with At(): itself, or weights that are decoded already.
 // Included once per target (guard toggles). Thread rule: pure functions.
 #if defined(DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_
@@ -132,15 +133,17 @@ HWY_INLINE void SpanOfHeight(int64_t height, const Weights& weights, int64_t fir
 
 template <typename Weights>
 void Strip(const Weights& weights, const LinearTask& task, int64_t columns, int64_t first, int64_t outputs,
-           float* sums) {
+           float* scratch) {
+  float* sums = scratch;
+  float* span_scratch = scratch + kMatrixRows * kStripOutputs * kLanes;
   const RowTiles tiles(task.rows);
   for (int64_t c = 0; c < columns; c += kSpanColumns) {
     const int64_t end = std::min(columns, c + kSpanColumns);
-    for (int64_t n = 0; n < outputs; ++n) weights.At(first + n).Prefetch(end, std::min(columns, end + kSpanColumns));
+    const auto span = weights.Span(first, outputs, c, end, span_scratch);
     for (int64_t t = 0; t < tiles.count; ++t) {
       const int64_t r = tiles.First(t), height = tiles.Height(t);
       const float* x = task.x + r * PadColumns(columns) + c * height;
-      SpanOfHeight<kTileRows>(height, weights, first, outputs, c, end, x, sums + r * kStripOutputs * kLanes);
+      SpanOfHeight<kTileRows>(height, span, first, outputs, c, end, x, sums + r * kStripOutputs * kLanes);
     }
   }
   for (int64_t t = 0; t < tiles.count; ++t) {
