@@ -14,10 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace deltafin::cpu {
 namespace HWY_NAMESPACE {
 
-// How far ahead of its reads a row's bytes are asked for. Measured on Zen: from 0.53 to 0.80 of a plain read loop's
-// rate.
-constexpr int64_t kPrefetchBytes = 2048;
-
 // Even and odd columns of one block.
 HWY_INLINE void LoadPair(const uint16_t* w, VF& even, VF& odd) {
   const DU d;
@@ -43,10 +39,10 @@ HWY_INLINE void LoadPartialPair(const W* w, int64_t columns, VF& even, VF& odd) 
 template <typename W>
 struct PlainWeights {
   struct Row {
-    HWY_INLINE void Load(int64_t c, VF& even, VF& odd) const {
-      __builtin_prefetch(reinterpret_cast<const char*>(w + c) + kPrefetchBytes);
-      LoadPair(w + c, even, odd);
-    }
+    // How far ahead of its reads a row is asked for: 2 KiB. Measured on Zen: from 0.53 to 0.80 of a plain read loop.
+    static constexpr int64_t kAhead = 2048 / static_cast<int64_t>(sizeof(W));
+    HWY_INLINE void Ask(int64_t c) const { __builtin_prefetch(w + c); }
+    HWY_INLINE void Load(int64_t c, VF& even, VF& odd) const { LoadPair(w + c, even, odd); }
     HWY_INLINE void LoadPartial(int64_t c, int64_t columns, VF& even, VF& odd) const {
       LoadPartialPair(w + c, columns, even, odd);
     }

@@ -6,9 +6,9 @@
 // registers; with more, strips of outputs are visited by one span of columns after the other, with the sums in memory
 // in between. Both run the same operations in the same order.
 // `Weights` has At(n), one output's row, whose Load(c, even, odd) and LoadPartial(c, columns, even, odd) give the block
-// at column c (of a partial one, `columns` are left); and Span(first, outputs, begin, end, scratch), which gets ready
-// to visit those outputs' columns and returns something else with At(): itself, or weights that are decoded already.
-// Included once per target (guard toggles). Thread rule: pure functions.
+// at column c (of a partial one, `columns` are left), while Ask(c) only has its bytes fetched; and Span(first, outputs,
+// begin, end, scratch), which gets ready to visit those outputs' columns and returns something else with At(): itself,
+// or weights that are decoded already. Included once per target (guard toggles). Thread rule: pure functions.
 #if defined(DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_
 #undef DELTAFIN_BACKEND_CPU_LINEAR_TILES_INL_H_
@@ -31,15 +31,19 @@ constexpr int64_t kStripOutputs = 64;
 constexpr int64_t kFewRows = 4;
 static_assert(kFewRows <= kTileRows, "few rows are one tile");
 
-// Adds the products of columns [begin, end) to the sums; x points at the tile's vectors of column `begin`.
-template <int kOutputs, int kRows, typename Row>
+// Adds the products of columns [begin, end) to the sums; x points at the tile's vectors of column `begin`. `kAsk`: the
+// columns are whole rows, one below the other, read once; what comes soon is asked for, at the end of the rows the
+// beginning of the next tile's.
+template <int kOutputs, int kRows, bool kAsk, typename Row>
 HWY_INLINE void AddColumns(const Row (&w)[kOutputs], int64_t begin, int64_t end, const float* x,
                            VF (&sum)[kOutputs][kRows]) {
   const DF d;
   for (int64_t c = begin; c < end; c += kPair) {
     VF even[kOutputs], odd[kOutputs];
+    const int64_t soon = c + Row::kAhead < end ? c + Row::kAhead : c + Row::kAhead + (kOutputs - 1) * end;
     DFIN_UNROLL
     for (int n = 0; n < kOutputs; ++n) {
+      if constexpr (kAsk) w[n].Ask(soon);
       if (HWY_UNLIKELY(c + kPair > end))
         w[n].LoadPartial(c, end - c, even[n], odd[n]);
       else
@@ -75,7 +79,7 @@ HWY_INLINE void DirectTile(const Weights& weights, const LinearTask& task, int64
     DFIN_UNROLL
     for (int r = 0; r < kRows; ++r) sum[n][r] = hn::Zero(d);
   }
-  AddColumns<kOutputs, kRows>(w, 0, columns, task.x, sum);
+  AddColumns<kOutputs, kRows, true>(w, 0, columns, task.x, sum);
   for (int r = 0; r < kRows; ++r) {
     for (int n = 0; n < kOutputs; ++n) task.out.row(r)[first + n] = SumLanes(sum[n][r]);
   }
@@ -102,7 +106,7 @@ HWY_INLINE void SpanTile(const Row (&w)[kOutputs], int64_t begin, int64_t end, c
       sum[n][r] = begin == 0 ? hn::Zero(d) : hn::Load(d, sums + (n * kRows + r) * kLanes);
     }
   }
-  AddColumns<kOutputs, kRows>(w, begin, end, x, sum);
+  AddColumns<kOutputs, kRows, false>(w, begin, end, x, sum);
   DFIN_UNROLL
   for (int n = 0; n < kOutputs; ++n) {
     DFIN_UNROLL
