@@ -140,6 +140,7 @@ class Chat {
     request.cancel = setup_.interrupt.token();
     request.on_token = [&](TokenId id) { return Show(stream.Append(id)) && !stream.ended(); };
     const std::vector<DriveReport> drives_before = setup_.engine->drives();
+    const std::vector<LayerLookahead> lookahead_before = setup_.engine->lookahead();
     Result<GenerationResult> result = Generate(*setup_.engine, session_, setup_.monitor, request);
     if (!result) {
       if (line_is_open_ && !setup_.terminal.stdout_is_terminal()) setup_.terminal.Write("\n");
@@ -158,7 +159,8 @@ class Chat {
     NoteEnd(*result);
     last_stats_ =
         StatsText({std::move(*result), setup_.engine->counters(), setup_.seconds_load, setup_.engine->Describe(),
-                   setup_.engine->drives(), drives_before, sampling_.temperature > 0, request.sampling.seed});
+                   setup_.engine->drives(), drives_before, sampling_.temperature > 0, request.sampling.seed,
+                   setup_.engine->lookahead(), lookahead_before});
     return {};
   }
 

@@ -245,6 +245,7 @@ Result<int> RunRun(const RunOptions& o) {
   request.cancel = setup.interrupt.token();
   request.on_token = [&](TokenId id) { return output.Token(id); };
   const std::vector<DriveReport> drives_before = engine.drives();
+  const std::vector<LayerLookahead> lookahead_before = engine.lookahead();
   Result<GenerationResult> result = Generate(engine, session, setup.monitor, request);
   if (!result) {
     setup.StopViews();
@@ -257,7 +258,8 @@ Result<int> RunRun(const RunOptions& o) {
   const bool cancelled = result->reason == StopReason::kCancelled;
 
   const RunReport report{std::move(*result), engine.counters(), setup.seconds_load,       engine.Describe(),
-                         engine.drives(),    drives_before,     sampling.temperature > 0, sampling.seed};
+                         engine.drives(),    drives_before,     sampling.temperature > 0, sampling.seed,
+                         engine.lookahead(), lookahead_before};
   if (o.json) setup.terminal.Write(DumpJson(StatsEvent(report)) + "\n");
   if (o.stats) setup.terminal.WriteNote(StatsText(report));
   DFIN_TRY_VOID(setup.terminal.StdoutStatus());

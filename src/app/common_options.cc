@@ -17,7 +17,8 @@ void CommonOptions::AddTo(CLI::App& app) {
       ->type_name("SIZE");
   app.add_option("--expert-cache", expert_cache, "Memory for cached experts (default: what the rest leaves)")
       ->type_name("SIZE");
-  app.add_option("--threads", threads, "Threads that compute (default: every usable core)")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", threads, "Threads that compute (default: one for each fast core)")->check(CLI::Range(1, 1024));
+  app.add_option("--pin", pin, "Threads on cores of their own: auto or off (for machines shared with others)");
   app.add_option("--context", context, "Most tokens of a conversation (default: 8192 or the model's limit)")
       ->check([](const std::string& text) { return CheckWhole(text, 1); });
   app.add_option("--chunk", chunk, "Prompt tokens computed together (default: from the memory plan)")
@@ -63,6 +64,8 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
     out.expert_cache = *size;
   }
   out.threads = threads;
+  if (pin != "auto" && pin != "off") return refuse("--pin " + pin + ": expected auto or off");
+  out.pin = pin == "auto";
   out.context = context;
   out.chunk = chunk;
   out.device = device;

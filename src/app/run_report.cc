@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "app/lookahead_report.h"
 #include "base/machine.h"
 #include "base/units.h"
 
@@ -142,6 +143,7 @@ Json StatsEvent(const RunReport& r) {
   event["expert_bytes_prefetch_wasted"] = c.expert_bytes_prefetch_wasted;
   event["lookahead_wanted"] = c.lookahead_wanted;
   event["lookahead_predicted"] = c.lookahead_predicted;
+  event["lookahead"] = LookaheadFigures(r.lookahead, c.record_bytes);
   event["dense_bytes_read"] = c.dense_bytes_loaded + c.dense_bytes_streamed;
   event["dense_bytes_loaded"] = c.dense_bytes_loaded;
   event["bytes_per_token_decoding"] = BytesPerToken(r.result);
@@ -173,6 +175,7 @@ std::string StatsText(const RunReport& r) {
   text += Cat("experts: ", c.cache_hits, " of ", c.cache_hits + c.cache_misses, " from memory, ",
               FormatBytes(ExpertBytes(c)), " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
   text += PrefetchText(c);
+  text += LookaheadTable(SinceThen(r.lookahead, r.lookahead_before), c.record_bytes);
   if (c.dense_bytes_streamed != 0)
     text += Cat("dense weights streamed: ", FormatBytes(c.dense_bytes_streamed), ", waited ",
                 FormatSeconds(c.dense_wait_seconds), "\n");

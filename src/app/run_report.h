@@ -20,7 +20,10 @@ struct RunReport {
   std::vector<DriveReport> drives;         // since the engine was made
   std::vector<DriveReport> drives_before;  // ... when the request began; empty: as if nothing had been read
   bool sampled = false;
-  uint64_t seed = 0;  // when sampled
+  uint64_t seed = 0;                           // when sampled
+  std::vector<LayerLookahead> lookahead = {};  // since the engine was made
+  std::vector<LayerLookahead> lookahead_before =
+      {};  // ... when the request began; empty: as if nothing had been guessed
 };
 
 // Keys: spec of the command line, `run --json`.

@@ -16,6 +16,7 @@ struct BackendOptions {
   std::string device = "auto";  // auto | cpu | reference
   std::string isa = "auto";     // auto | avx2 | avx512 | neon; "reference" takes only auto
   int threads = 1;              // >= 1, the calling thread included
+  std::vector<int> cpus = {};   // [threads] processors to run on, the calling thread's first; empty: not pinned
 };
 
 // kInvalidArgument for an unknown name (naming the known ones), kUnavailable for an instruction set this build or this

@@ -1,24 +1,36 @@
 // ThreadPool: a fixed set of workers for short parallel loops (one kernel call at a time).
 //
-// ParallelFor(n, grain, body) cuts [0, n) into at most threads() contiguous ranges whose borders depend only on n,
-// grain and threads(), and calls body(begin, end, worker) for each, one of them on the calling thread. Results must not
-// depend on the cut: kernels split over output rows, never over a sum. body must not throw and must not call
-// ParallelFor. Workers sleep when there is nothing to do (they spin for some microseconds first, since kernels follow
-// each other closely), so waiting for a drive costs no power. Thread rule: one caller at a time (the engine thread). No
-// allocation after construction.
+// ParallelFor(n, grain, body) cuts [0, n) into at most threads() contiguous parts whose borders depend only on n, grain
+// and threads(), and calls body(begin, end, worker) for each, where `worker` (below threads()) is the thread that runs
+// it. A worker takes the part with its own number; parts whose workers have not begun when the caller is through with
+// its own are taken by the caller, so a loop never waits for a worker that sleeps or is kept off its processor. Results
+// must not depend on the cut or on who runs a part: kernels split over output rows, never over a sum. body must not
+// throw and must not call ParallelFor.
+//
+// Workers without work, and a caller whose workers are not through, look for kSpinNs (kernels follow each other
+// closely), then sleep: waiting for a drive costs no power. With more threads than processors they sleep at once.
+// Thread rule: one caller at a time (the engine thread). No allocation after construction.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
+#include <type_traits>
 #include <vector>
+
+#include "base/result.h"
 
 namespace deltafin {
 
 class ThreadPool {
  public:
+  // Longer than the gap between two kernels of a layer, shorter than a read.
+  static constexpr int64_t kSpinNs = 40'000;
+
   // `threads` >= 1, the calling thread included. Throws std::system_error when the system gives no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
@@ -27,7 +39,12 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Ranges are multiples of `grain` (>= 1) long, except the last.
+  // Worker i runs on processor cpus[i] only, from now on; [threads()]. The caller's thread is left alone although
+  // cpus[0] is kept free for it: threads that it starts later (readers, views) would inherit its one processor, and the
+  // system finds the free one by itself. kUnavailable: some are pinned.
+  Status PinWorkers(std::span<const int> cpus);
+
+  // Parts are multiples of `grain` (>= 1) long, except the last.
   template <typename Body>
   void ParallelFor(int64_t n, int64_t grain, Body&& body) {
     using Plain = std::remove_reference_t<Body>;
@@ -41,27 +58,46 @@ class ThreadPool {
 
  private:
   using Callback = void (*)(void* context, int64_t begin, int64_t end, int worker);
+  static constexpr size_t kCacheLine = 64;
+
+  // Loops are numbered 1, 2, 3, ... A part belongs to whoever raises its number to the loop's. When a loop is over all
+  // of them have been raised, so a worker that comes late finds nothing to take and looks at nothing of the next loop.
+  struct alignas(kCacheLine) Part {
+    std::atomic<uint64_t> taken_in{0};
+  };
 
   void Run(int64_t n, int64_t grain, Callback callback, void* context);
-  void RunPart(int worker);
+  bool TakePart(int part, uint64_t loop);
+  void RunPart(int part, int worker);
   void WorkerLoop(int worker);
+  uint64_t AwaitLoopAfter(uint64_t seen);
+  void AwaitFinished(int parts);
+  template <typename Condition>
+  bool Spin(Condition condition) const;
   void StopWorkers();
 
+  const bool spin_;
   std::vector<std::thread> workers_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::atomic<uint64_t> generation_{0};  // a new value starts the workers
-  std::atomic<int> pending_{0};          // workers that have not finished the current loop
-  std::atomic<bool> stop_{false};
-  int sleepers_ = 0;  // under mutex_
-  // The current loop; written before generation_ is raised.
+  std::unique_ptr<Part[]> parts_;  // [threads]
+  // The current loop; written before loop_ is raised, read by those who took a part of it.
   int64_t n_ = 0;
   int64_t chunk_ = 0;
   Callback callback_ = nullptr;
   void* context_ = nullptr;
+  // What somebody waits for by looking at it has a cache line of its own.
+  alignas(kCacheLine) std::atomic<uint64_t> loop_{0};  // a new number starts the workers
+  alignas(kCacheLine) std::atomic<int> finished_{0};   // parts of the loop that workers have finished
+  // Who sleeps. Each pair (loop_, sleepers_) and (finished_, caller_sleeps_) is written and read crosswise in one total
+  // order: either the sleeper sees the news, or the other side sees the sleeper.
+  alignas(kCacheLine) std::atomic<int> sleepers_{0};
+  std::atomic<bool> caller_sleeps_{false};
+  std::atomic<bool> stop_{false};
+  std::mutex mutex_;
+  std::condition_variable wake_;  // workers
+  std::condition_variable done_;  // the caller
 };
 
-// Cores this process may run on (affinity and cgroup quota honoured), at least 1.
+// Processors this process may run on (affinity and cgroup quota honoured), at least 1.
 int UsableCores();
 
 }  // namespace deltafin

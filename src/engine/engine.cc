@@ -4,9 +4,10 @@
 #include <mutex>
 #include <thread>
 
+#include "base/interleave_scope.h"
 #include "base/machine.h"
 #include "base/platform.h"
-#include "base/thread_pool.h"
+#include "base/topology.h"
 #include "base/units.h"
 #include "cache/eviction_policy.h"
 #include "engine/weight_files.h"
@@ -36,6 +37,8 @@ struct Engine::Parts {
   MemoryPlan plan;
   std::unique_ptr<Backend> backend;
   int threads = 1;
+  bool pinned = false;
+  std::string nodes;  // of memory: InterleaveScope::description
   std::mutex logger_mutex;
   Logger* logger = nullptr;  // null once nobody listens
   std::unique_ptr<IoScheduler> io;
@@ -57,6 +60,7 @@ struct Engine::Parts {
 
   const ModelSpec& spec() const { return files.checkpoint->spec(); }
   Status Open(const EngineOptions& options, const EngineContext& context);
+  Status MakeBackend(const EngineOptions& options, const EngineContext& context, const Topology& topology);
   Status OpenFiles(const EngineOptions& options, const EngineContext& context);
   Status StartReaders(const EngineOptions& options, const EngineContext& context);
   void WarnDegraded(int32_t drive, const std::string& reason);
@@ -173,13 +177,35 @@ uint64_t Engine::Parts::ResidentPayload() const {
   return bytes;
 }
 
-Status Engine::Parts::Open(const EngineOptions& options, const EngineContext& context) {
+Status Engine::Parts::MakeBackend(const EngineOptions& options, const EngineContext& context,
+                                  const Topology& topology) {
   if (options.threads < 0 || options.threads > 1024)
     return Fail(ErrorCode::kInvalidArgument, "--threads ", options.threads, ": expected 1 to 1024");
-  threads = options.threads == 0 ? UsableCores() : options.threads;
-  DFIN_TRY(backend,
-           CreateBackend(context.backends, {.device = options.device, .isa = options.isa, .threads = threads}));
-  usage_folder = options.state_dir;
+  const ThreadPlacement placement = PlaceThreads(topology, options.threads);
+  threads = placement.threads;
+  BackendOptions wanted{.device = options.device, .isa = options.isa, .threads = threads};
+  if (options.pin && threads > 1 && options.device != "reference") wanted.cpus = placement.cpus;
+  Result<std::unique_ptr<Backend>> made = CreateBackend(context.backends, wanted);
+  if (!made && !wanted.cpus.empty()) {
+    wanted.cpus.clear();  // a container may refuse
+    Result<std::unique_ptr<Backend>> again = CreateBackend(context.backends, wanted);
+    if (again) context.logger.Warn(Cat(made.error().message(), ": threads run where the system puts them"));
+    made = std::move(again);
+  }
+  DFIN_TRY(backend, std::move(made));
+  if (context.wrap_backend) backend = context.wrap_backend(std::move(backend));
+  pinned = !wanted.cpus.empty();
+  return {};
+}
+
+Status Engine::Parts::Open(const EngineOptions& options, const EngineContext& context) {
+  const Topology topology = MachineTopology();
+  DFIN_TRY_VOID(MakeBackend(options, context, topology));
+  // After the backend, whose workers keep their own memory near; the readers inherit it.
+  const InterleaveScope interleave(topology.memory_nodes);
+  nodes = interleave.description();
+  if (!interleave.status()) context.logger.Warn(interleave.status().error().message());
+  if (options.usage_counts) usage_folder = options.state_dir;
   prefetch = options.prefetch;
   DFIN_TRY_VOID(OpenFiles(options, context));
   DFIN_TRY_VOID(StartReaders(options, context));
@@ -248,8 +274,9 @@ const Checkpoint& Engine::checkpoint() const { return *parts_->files.checkpoint;
 const MemoryPlan& Engine::plan() const { return parts_->plan; }
 
 std::string Engine::Describe() const {
-  return Cat(parts_->backend->name(), ", ", parts_->threads, parts_->threads == 1 ? " thread, " : " threads, ",
-             parts_->io->engine_name());
+  const Parts& p = *parts_;
+  return Cat(p.backend->name(), ", ", p.threads, p.threads == 1 ? " thread" : " threads",
+             p.pinned ? " (pinned), " : ", ", p.io->engine_name(), p.nodes.empty() ? "" : ", " + p.nodes);
 }
 
 Result<Session> Engine::NewSession() const {
@@ -320,6 +347,22 @@ void Engine::LetGo(std::unique_ptr<Engine> engine) {
   LeaveBehind(engine.release());
 }
 
+LayerLookahead LayerLookahead::Since(const LayerLookahead& earlier) const {
+  return {layer, wanted - earlier.wanted, predicted - earlier.predicted, read_ahead - earlier.read_ahead,
+          wrong - earlier.wrong};
+}
+
+std::vector<LayerLookahead> Engine::lookahead() const {
+  std::vector<LayerLookahead> out;
+  for (size_t l = 0; l < spec().layers.size(); ++l) {
+    if (spec().layers[l].feed_forward == FeedForwardKind::kDense) continue;
+    const auto layer = static_cast<int32_t>(l);
+    const LookaheadCounters& c = parts_->model->lookahead.counters(layer);
+    out.push_back({layer, c.wanted, c.predicted, c.admitted, c.wrong});
+  }
+  return out;
+}
+
 EngineCounters Engine::counters() const {
   const ExpertCacheCounters& c = parts_->cache->counters();
   EngineCounters out;
@@ -337,10 +380,9 @@ EngineCounters Engine::counters() const {
   out.expert_wait_seconds = c.wait_seconds;
   out.dense_wait_seconds = parts_->dense->wait_seconds();
   out.io = parts_->io->counters();
-  for (size_t l = 0; l < spec().layers.size(); ++l) {
-    const LookaheadCounters& lookahead = parts_->model->lookahead.counters(static_cast<int32_t>(l));
-    out.lookahead_wanted += lookahead.wanted;
-    out.lookahead_predicted += lookahead.predicted;
+  for (const LayerLookahead& layer : lookahead()) {
+    out.lookahead_wanted += layer.wanted;
+    out.lookahead_predicted += layer.predicted;
   }
   out.expert_bytes_prefetch_useful = c.prefetch_useful_bytes;
   out.expert_bytes_prefetch_late = c.prefetch_late_bytes;

@@ -38,6 +38,8 @@ struct EngineContext {
   std::function<Result<std::unique_ptr<IoEngine>>()> io_engine;
   // Changes the scheduler's options (chunks, window, hang limits) before it starts. For tests and benchmarks.
   std::function<void(IoSchedulerOptions&)> tune_io = {};
+  // Puts something around the backend that the options name. For benchmarks.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap_backend = {};
 };
 
 struct EngineCounters {
@@ -72,6 +74,17 @@ struct DriveReport {
   DriveCounters counters;
 };
 
+// What was guessed about one layer's experts before it came to them, since the engine was made.
+struct LayerLookahead {
+  int32_t layer = 0;
+  uint64_t wanted = 0;      // experts that the layer wanted after its router had been asked one layer before
+  uint64_t predicted = 0;   // of those, named by it
+  uint64_t read_ahead = 0;  // guesses that were thought worth a read
+  uint64_t wrong = 0;       // of those, not wanted
+
+  LayerLookahead Since(const LayerLookahead& earlier) const;
+};
+
 // Refuses (kInvalidArgument) what Feed would refuse: an id outside the vocabulary, more tokens than there is room for.
 Status CheckTokens(const ModelSpec& spec, std::span<const TokenId> tokens, int64_t used, int64_t capacity);
 
@@ -86,7 +99,7 @@ class Engine {
   const ModelSpec& spec() const;
   const Checkpoint& checkpoint() const;
   const MemoryPlan& plan() const;
-  // "cpu/avx512, 2 threads, uring".
+  // "cpu/avx512, 2 threads (pinned), uring", and with several memory nodes what was done about them.
   std::string Describe() const;
 
   // Empty, with room for plan().context tokens.
@@ -99,6 +112,8 @@ class Engine {
               ActivationTap* tap = nullptr);
 
   EngineCounters counters() const;
+  // Every layer with routed experts.
+  std::vector<LayerLookahead> lookahead() const;
   // Every drive that weights are read from, and what it did so far.
   std::vector<DriveReport> drives() const;
   // A read is in flight: destroying the engine would wait for its drive.

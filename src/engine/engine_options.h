@@ -21,7 +21,8 @@ struct EngineOptions {
   std::string model = {};                     // --model: checkpoint folder
   std::optional<uint64_t> memory = {};        // --memory: bytes in all; default: most of what is available
   std::optional<uint64_t> expert_cache = {};  // --expert-cache: bytes of expert slots; default: what the rest leaves
-  int threads = 0;                            // --threads: 0 = every usable core
+  int threads = 0;                            // --threads: 0 = every fast core
+  bool pin = true;                            // --pin: each worker runs on a core of its own
   int64_t context = 0;                        // --context: most tokens of a sequence; 0 = default
   int64_t chunk = 0;                          // --chunk: prompt tokens computed together; 0 = from the memory plan
   std::string device = "auto";                // --device: auto | cpu | reference
@@ -33,6 +34,7 @@ struct EngineOptions {
   bool prefetch = true;       // --prefetch: the next layer's likely experts are read while drives are idle
   DenseMode dense_mode = DenseMode::kAuto;
   std::string state_dir = {};  // --state-dir: "" = keep nothing (--no-state)
+  bool usage_counts = true;    // counts of use are taken from there and added to; off in benchmarks
   // Rows that the caller keeps in memory as results: logits of every token, and with taps every intermediate value.
   int64_t result_logit_rows = 0;
   int64_t result_tap_rows = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/residual_mix.h"
 #include "model/weights.h"
 
 namespace deltafin {
@@ -67,6 +68,11 @@ void ExpertLookahead::Learn(int32_t layer, std::span<const int32_t> expert_ids, 
   const auto l = static_cast<size_t>(layer);
   Pending& pending = pending_[l];
   gate_.Learn(layer, pending.guesses, distinct);
+  for (const ExpertGuess& guess : pending.guesses) {
+    if (!guess.admitted) continue;
+    ++counters_[l].admitted;
+    counters_[l].wrong += std::binary_search(distinct.begin(), distinct.end(), guess.expert) ? 0 : 1;
+  }
   if (!pending.predicted.empty()) {
     counters_[l].wanted += distinct.size();
     for (const int32_t expert : pending.predicted)
@@ -84,16 +90,7 @@ void ExpertLookahead::AskRouter(int32_t next, Activations& a, Pending& pending) 
   if (!pin) return;
   const RouterWeights w = ViewRouter(*pin);
   auto& t = a.lookahead;
-  if (a.blocks().empty()) {
-    backend_.Copy({.x = a.prefix_sum, .out = t.x});
-  } else {
-    backend_.MixResiduals({.blocks = a.blocks(),
-                           .prefix_sum = a.prefix_sum,
-                           .proj = w.mlp_res_proj,
-                           .norm = w.mlp_res_norm,
-                           .eps = spec_.rms_norm_eps,
-                           .out = t.x});
-  }
+  MixResiduals(backend_, a, w.mlp_res_proj, w.mlp_res_norm, spec_.rms_norm_eps, t.x);
   backend_.RmsNorm({.x = t.x, .weight = w.post_attention_layernorm, .eps = spec_.rms_norm_eps, .out = t.x});
   backend_.Router({.x = t.x,
                    .weight = w.gate,

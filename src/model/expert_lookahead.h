@@ -25,6 +25,8 @@ namespace deltafin {
 struct LookaheadCounters {
   uint64_t wanted = 0;     // experts that layers wanted whose router was asked before
   uint64_t predicted = 0;  // of those, named by it: recall, in memory or not
+  uint64_t admitted = 0;   // guesses, by whomever, that were given to the cache to be read ahead
+  uint64_t wrong = 0;      // of those, not wanted when the layer came
 };
 
 class ExpertLookahead {

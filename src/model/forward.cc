@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "model/residual_mix.h"
 #include "model/weights.h"
 
 namespace deltafin {
@@ -28,18 +29,9 @@ Status Embed(Model& m, const StepBatch& batch) {
   return {};
 }
 
-// Section 2.2, Eq. 9-10. Before the first block there is nothing to mix.
+// Section 2.2, Eq. 9-10.
 void MixResiduals(Model& m, const TensorView& proj, const TensorView& norm) {
-  if (m.a.blocks().empty()) {
-    m.backend.Copy({.x = m.a.prefix_sum, .out = m.a.x});
-  } else {
-    m.backend.MixResiduals({.blocks = m.a.blocks(),
-                            .prefix_sum = m.a.prefix_sum,
-                            .proj = proj,
-                            .norm = norm,
-                            .eps = m.spec.rms_norm_eps,
-                            .out = m.a.x});
-  }
+  MixResiduals(m.backend, m.a, proj, norm, m.spec.rms_norm_eps, m.a.x);
 }
 
 // Section 2.1.1, Eq. 1-6: x -> y.

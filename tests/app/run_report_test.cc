@@ -88,5 +88,34 @@ TEST(StatsEvent, CountsEverythingTheProcessRead) {
   EXPECT_DOUBLE_EQ(drives[0]["seconds_p50"].get<double>(), 1.048576);
 }
 
+// Layer 1 before the request: 40 of 100 named; in it: 45 of 60, three guesses read in vain.
+RunReport WithLookahead() {
+  RunReport r = Report();
+  r.result.used.record_bytes = r.total.record_bytes = 1'000'000;
+  r.lookahead_before = {{1, 100, 40, 10, 4}, {2, 0, 0, 0, 0}};
+  r.lookahead = {{1, 160, 85, 22, 7}, {2, 0, 0, 0, 0}};
+  return r;
+}
+
+TEST(StatsText, ShowsTheGuessesOfEachLayerForThisRequestAlone) {
+  const std::string text = StatsText(WithLookahead());
+  EXPECT_THAT(text, HasSubstr("\n    1:  75 %  3.00 MB\n"));
+  EXPECT_THAT(text, Not(HasSubstr("  2: ")));
+  EXPECT_THAT(StatsText(Report()), Not(HasSubstr("by layer")));
+}
+
+TEST(StatsEvent, ListsTheGuessesOfEveryLayer) {
+  const Json layers = StatsEvent(WithLookahead())["lookahead"];
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_EQ(layers[0]["layer"], 1);
+  EXPECT_EQ(layers[0]["wanted"], 160);
+  EXPECT_EQ(layers[0]["predicted"], 85);
+  EXPECT_DOUBLE_EQ(layers[0]["recall"].get<double>(), 85.0 / 160);
+  EXPECT_EQ(layers[0]["read_ahead"], 22);
+  EXPECT_EQ(layers[0]["wrong"], 7);
+  EXPECT_EQ(layers[0]["wasted_bytes_most"], 7'000'000);
+  EXPECT_EQ(layers[1]["recall"], 0);
+}
+
 }  // namespace
 }  // namespace deltafin

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <vector>
 
+#include "base/topology.h"
+
 namespace deltafin {
 namespace {
 
@@ -46,6 +48,92 @@ TEST(ThreadPool, WorksAgainAfterSleeping) {
     });
     EXPECT_EQ(sum.load(), 4950);
   }
+}
+
+// The caller takes what workers have not begun: with far more threads than processors most parts.
+TEST(ThreadPool, KeepsItsPromisesWithMoreThreadsThanProcessors) {
+  const int threads = 4 * UsableCores() + 3;
+  ThreadPool pool(threads);
+  for (int64_t round = 0; round < 2000; ++round) {
+    const int64_t n = 1 + round % 97;
+    std::vector<std::atomic<int>> visits(static_cast<size_t>(n));
+    std::atomic<bool> bad_worker{false};
+    pool.ParallelFor(n, 1 + round % 3, [&](int64_t begin, int64_t end, int worker) {
+      if (worker < 0 || worker >= threads) bad_worker = true;
+      for (int64_t i = begin; i < end; ++i) ++visits[static_cast<size_t>(i)];
+    });
+    EXPECT_FALSE(bad_worker);
+    for (const auto& v : visits) ASSERT_EQ(v.load(), 1);
+  }
+}
+
+// `worker` chooses scratch memory, so no two parts run as the same worker at once.
+TEST(ThreadPool, NeverRunsTwoPartsAsOneWorkerAtOnce) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(4);
+  std::atomic<bool> twice{false};
+  for (int round = 0; round < 2000; ++round) {
+    pool.ParallelFor(4, 1, [&](int64_t, int64_t, int worker) {
+      if (inside[static_cast<size_t>(worker)].fetch_add(1) != 0) twice = true;
+      inside[static_cast<size_t>(worker)].fetch_sub(1);
+    });
+  }
+  EXPECT_FALSE(twice);
+}
+
+// The cut is a function of n, grain and threads, whoever runs the parts.
+TEST(ThreadPool, CutsTheSameWayEveryTime) {
+  ThreadPool pool(3);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int64_t> ends(100, -1);
+    pool.ParallelFor(100, 8, [&](int64_t begin, int64_t end, int) { ends[static_cast<size_t>(begin)] = end; });
+    // 13 grains of 8: 5, 5 and 3 of them.
+    EXPECT_EQ(ends[0], 40);
+    EXPECT_EQ(ends[40], 80);
+    EXPECT_EQ(ends[80], 100);
+  }
+}
+
+// With all workers asleep, and after a loop that took one worker longer than anybody looks.
+TEST(ThreadPool, WaitsAsleepForAPartThatTakesLong) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 10; ++round) {
+    std::atomic<int> done{0};
+    std::atomic<bool> begun{false};
+    pool.ParallelFor(2, 1, [&](int64_t begin, int64_t, int worker) {
+      // The caller's part lasts until the other one has begun, so that a worker has it.
+      while (begin == 0 && !begun) std::this_thread::yield();
+      if (begin == 1) {
+        EXPECT_EQ(worker, 1);
+        begun = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      }
+      ++done;
+    });
+    EXPECT_EQ(done, 2);
+  }
+}
+
+TEST(ThreadPool, RunsPinnedOrSaysWhyNot) {
+  const ThreadPlacement placement = PlaceThreads(MachineTopology(), 0);
+  if (placement.cpus.empty() || placement.threads < 2) GTEST_SKIP() << "one core, or a system that does not pin";
+  ThreadPool pool(placement.threads);
+  const Status pinned = pool.PinWorkers(placement.cpus);
+  if (!pinned) GTEST_SKIP() << pinned.error().message();
+  std::atomic<int64_t> sum{0};
+  for (int round = 0; round < 100; ++round)
+    pool.ParallelFor(100, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) sum += i;
+    });
+  EXPECT_EQ(sum.load(), 100 * 4950);
+}
+
+TEST(ThreadPool, RefusesAProcessorThatIsNotThere) {
+  ThreadPool pool(2);
+  const int nowhere[] = {0, 4000};
+  const Status pinned = pool.PinWorkers(nowhere);
+  ASSERT_FALSE(pinned);
+  EXPECT_EQ(pinned.error().code(), ErrorCode::kUnavailable);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ struct Decoded {
   std::vector<TokenId> tokens;
   std::vector<float> last_logits;
   EngineCounters used;
+  std::vector<LayerLookahead> layers;
 };
 
 // 120 tokens of the small model after a prompt it was trained for, with room for a part of the experts.
@@ -33,6 +34,7 @@ Decoded Decode(EngineOptions options, const test::OpenedEngine::IoFactory& io = 
   const Result<GenerationResult> result = Generate(*engine, *session, engine.monitor(), request);
   EXPECT_TRUE(result);
   run.used = engine->counters().Since(before);
+  run.layers = engine->lookahead();
   run.tokens = result->tokens;
   run.last_logits.resize(static_cast<size_t>(engine->spec().vocab_size));
   const Rows row(run.last_logits.data(), 1, engine->spec().vocab_size);
@@ -61,6 +63,24 @@ TEST_P(Prefetch, BringsWhatIsWantedAndWastesAtMostATwentiethOfAllReads) {
   EXPECT_LE(with.used.expert_bytes_prefetch_wasted, ExpertBytes(with.used) / 20);
   EXPECT_GT(with.used.lookahead_predicted, with.used.lookahead_wanted / 4);
   EXPECT_EQ(with.used.cache_hits + with.used.cache_misses, with.used.experts_distinct);
+}
+
+TEST(PrefetchReport, TellsOfEveryLayerWithExperts) {
+  const Decoded with = Decode({.expert_cache = 2u << 20});
+  LayerLookahead sum;
+  for (const LayerLookahead& layer : with.layers) {
+    EXPECT_LE(layer.predicted, layer.wanted);
+    EXPECT_LE(layer.wrong, layer.read_ahead);
+    sum = {0, sum.wanted + layer.wanted, sum.predicted + layer.predicted, sum.read_ahead + layer.read_ahead, 0};
+  }
+  // Nine layers, the first one without experts; nobody asks the router of the second, which is the next token's.
+  ASSERT_EQ(with.layers.size(), 8u);
+  EXPECT_EQ(with.layers.front().layer, 1);
+  EXPECT_EQ(with.layers.front().wanted, 0u);
+  EXPECT_GT(with.layers.back().wanted, 0u);
+  EXPECT_EQ(sum.wanted, with.used.lookahead_wanted);
+  EXPECT_EQ(sum.predicted, with.used.lookahead_predicted);
+  EXPECT_GT(sum.read_ahead * with.used.record_bytes, with.used.expert_bytes_prefetch_useful / 2);
 }
 
 TEST(PrefetchOrder, CompletionsInAnyOrderChangeNothing) {

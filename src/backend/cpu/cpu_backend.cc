@@ -48,6 +48,8 @@ class CpuBackend final : public Backend {
  public:
   CpuBackend(cpu::Isa isa, int threads) : isa_(isa), kernels_(cpu::KernelsFor(isa)), pool_(threads) {}
 
+  Status Pin(std::span<const int> cpus) { return cpus.empty() ? Status() : pool_.PinWorkers(cpus); }
+
   std::string name() const override { return Cat("cpu/", cpu::ToString(isa_)); }
 
   uint64_t WorkspaceBytes(const WorkspaceLimits& limits) const override {
@@ -254,7 +256,9 @@ Result<std::unique_ptr<Backend>> CreateCpuBackend(const BackendOptions& options)
     return Fail(ErrorCode::kInvalidArgument, "--threads ", options.threads, ": expected 1 or more");
   }
   DFIN_TRY(const cpu::Isa isa, cpu::SelectIsa(options.isa));
-  return std::make_unique<CpuBackend>(isa, options.threads);
+  auto backend = std::make_unique<CpuBackend>(isa, options.threads);
+  DFIN_TRY_VOID(backend->Pin(options.cpus));
+  return Result<std::unique_ptr<Backend>>(std::move(backend));
 }
 
 }  // namespace deltafin

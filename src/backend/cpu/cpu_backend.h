@@ -4,7 +4,7 @@
 // which, and results are bit-identical within a name. It owns its threads and, after Reserve(), its scratch memory:
 // nothing is allocated by an operation. It reads weights where they lie and keeps no copy of them. Thread rule: one
 // caller at a time. Errors: kInvalidArgument for an unknown name or a thread count below 1, kUnavailable for an
-// instruction set that this build or this processor lacks.
+// instruction set that this build or this processor lacks, and where workers cannot be pinned.
 #pragma once
 
 #include <memory>
