@@ -15,7 +15,7 @@ set(DELTAFIN_LAYERS
   "model: cache checkpoint backend spec tensor base"
   "engine: model cache checkpoint backend spec tensor io base"
   "synth: checkpoint spec tensor base"
-  "bench: backend/cpu backend spec tensor base"
+  "bench: engine backend/cpu backend spec tensor base"
   "app: bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
 )
 

@@ -11,7 +11,7 @@
 #include "app/interrupt.h"
 #include "app/terminal.h"
 #include "base/json.h"
-#include "base/thread_pool.h"
+#include "base/topology.h"
 #include "bench/kernel_bench.h"
 #include "synth/shapes.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 struct BenchOptions {
   std::string isa = "auto";
-  int threads = 0;  // 0: one, and every usable core
+  int threads = 0;  // 0: one, and one for each fast core
   double seconds = 30;
   int rounds = 5;
   bool json = false, quiet = false;
@@ -72,7 +72,7 @@ Result<int> RunKernels(const BenchOptions& o) {
   options.rounds = o.rounds;
   options.cancel = interrupt.token();
   options.threads = {o.threads == 0 ? 1 : o.threads};
-  if (o.threads == 0 && UsableCores() > 1) options.threads.push_back(UsableCores());
+  if (o.threads == 0 && DefaultThreads() > 1) options.threads.push_back(DefaultThreads());
   const bool show = !o.quiet && terminal.stderr_is_terminal();
   if (show) options.progress = [&](const std::string& what) { terminal.ShowStatus(what); };
   const Result<KernelBenchReport> report = BenchKernels(options);
@@ -92,7 +92,7 @@ Command AddBench(CLI::App& root) {
   bench->require_subcommand(1);
   CLI::App* kernels = bench->add_subcommand("kernels", "Matrix kernels at K3's shapes against reading and multiplying");
   kernels->add_option("--isa", options->isa, "Instruction set: auto, avx2, avx512, neon");
-  kernels->add_option("--threads", options->threads, "Threads (default: one, then every usable core)")
+  kernels->add_option("--threads", options->threads, "Threads (default: one, then one for each fast core)")
       ->check(CLI::Range(1, 1024));
   kernels->add_option("--seconds", options->seconds, "About how long")
       ->check(CLI::Range(0.1, 86400.0))
@@ -102,7 +102,11 @@ Command AddBench(CLI::App& root) {
       ->capture_default_str();
   kernels->add_flag("--json", options->json, "One JSON object on stdout");
   kernels->add_flag("--quiet", options->quiet, "No progress on stderr");
-  return {bench, [options, kernels] { return kernels->parsed() ? RunKernels(*options) : Result<int>(kExitUsage); }};
+  const Command decode = AddBenchDecode(*bench);
+  return {bench, [options, kernels, decode]() -> Result<int> {
+            if (kernels->parsed()) return RunKernels(*options);
+            return decode.app->parsed() ? decode.run() : Result<int>(kExitUsage);
+          }};
 }
 
 }  // namespace deltafin

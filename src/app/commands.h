@@ -27,5 +27,6 @@ Command AddDrives(CLI::App& root);
 Command AddPack(CLI::App& root);
 Command AddVerify(CLI::App& root);
 Command AddBench(CLI::App& root);
+Command AddBenchDecode(CLI::App& bench);  // a command of bench
 
 }  // namespace deltafin

@@ -29,6 +29,7 @@ void EngineSetup::StopProgress() {
 Status EngineSetup::Open(const CommonOptions& options, const Request& request) {
   DFIN_TRY(EngineOptions engine_options, options.ToEngineOptions());
   engine_options.tokenizer_bytes = request.tokenizer_bytes;
+  engine_options.usage_counts = request.usage_counts;
   engine_options.result_logit_rows = request.result_logit_rows;
   engine_options.result_tap_rows = request.result_tap_rows;
   if (request.json) json_view = std::make_unique<ProgressView>(monitor, terminal, ProgressView::Mode::kJson);
@@ -51,7 +52,9 @@ Status EngineSetup::Open(const CommonOptions& options, const Request& request) {
                                                    .logger = logger,
                                                    .cancel = interrupt.token(),
                                                    .on_plan = on_plan,
-                                                   .io_engine = {}}));
+                                                   .io_engine = {},
+                                                   .tune_io = {},
+                                                   .wrap_backend = request.wrap_backend}));
   seconds_load = SecondsBetween(start, clock.NowNs());
   monitor.Enter(Phase::kIdle, 0, clock.NowNs());
   return {};

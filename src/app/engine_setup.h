@@ -4,6 +4,7 @@
 // Owns the pieces in the order in which they must die. Thread rule: main thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "app/common_options.h"
@@ -42,6 +43,9 @@ struct EngineSetup {
     int64_t result_logit_rows = 0;
     int64_t result_tap_rows = 0;
     std::span<const TokenId> prompt = {};  // refused before anything large is read, if it cannot be fed
+    bool usage_counts = true;              // see EngineOptions
+    // See EngineContext.
+    std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap_backend = {};
   };
   Status Open(const CommonOptions& options, const Request& request);
 };

@@ -12,6 +12,7 @@
 #include "base/aligned_buffer.h"
 #include "base/clock.h"
 #include "base/thread_pool.h"
+#include "bench/median.h"
 #include "tensor/mxfp4.h"
 
 namespace deltafin {
@@ -41,11 +42,6 @@ constexpr int64_t kMxfp4Rows[] = {1, 2, 3, 4, 8, 16, 32, 64};
 constexpr int64_t kBf16Rows[] = {1, 2, 4, 8, 32};
 constexpr int64_t kMaxRows = 64;
 constexpr int64_t kMultiplySteps = 1'000'000;
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 struct Measure {
   std::string kernel;

@@ -1,4 +1,4 @@
-// `deltafin bench kernels` from outside: shape of the report, and what is refused. Speeds are not judged here.
+// `deltafin bench` from outside: shape of the report, and what is refused. Speeds are not judged here.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "support/process.h"
+#include "support/test_data.h"
 
 namespace deltafin {
 namespace {
@@ -54,6 +55,51 @@ TEST(BenchKernels, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(isa.err, HasSubstr("sse9"));
   EXPECT_EQ(Kernels({"--rounds", "0"}).exit_code, 2);
   EXPECT_EQ(Kernels({"more"}).exit_code, 2);
+}
+
+test::ProcessResult Decode(std::vector<std::string> arguments) {
+  test::ProcessOptions options;
+  options.arguments = {"bench", "decode", "--model", test::RepoPath("models/k3-nano"), "--no-state"};
+  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+  return test::RunProcess(DELTAFIN_PROGRAM, options);
+}
+
+TEST(BenchDecode, HoldsAModelAgainstTheLimitsOfTheSameRun) {
+  const auto r = Decode({"--json", "--rounds", "1", "--prompt-tokens", "7", "--new", "5", "--threads", "1"});
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const Json report = Json::parse(r.out);
+  EXPECT_EQ(report["prompt_tokens"], 7);
+  EXPECT_EQ(report["new_tokens"], 5);
+  EXPECT_EQ(report["rounds"], 1);
+  const auto figure = [&](const char* name) { return report[name].get<double>(); };
+  for (const char* positive :
+       {"seconds_per_token", "memory_read_ceiling", "multiply_add_peak", "seconds_prompt", "seconds_outside_per_layer"})
+    EXPECT_GT(figure(positive), 0) << positive;
+  // Of one round, medians are the round's own figures.
+  EXPECT_NEAR(figure("bytes_per_second") / (figure("bytes_touched_per_token") / figure("seconds_per_token")), 1, 1e-6);
+  EXPECT_NEAR(figure("decode_ratio") / (figure("bytes_per_second") / figure("memory_read_ceiling")), 1, 1e-6);
+  EXPECT_NEAR(figure("prompt_ratio") / (figure("prompt_flops_per_second") / figure("multiply_add_peak")), 1, 1e-6);
+  EXPECT_LT(figure("seconds_wait_per_token"), figure("seconds_per_token"));
+}
+
+// The second round's prompt is another one, so that a cache does not hold all of it: with the fewest slots experts are
+// read for every token.
+TEST(BenchDecode, CountsWhatTheDrivesDelivered) {
+  const auto r = Decode({"--json", "--rounds", "1", "--new", "8", "--expert-cache", "300KB", "--prefetch", "off"});
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const Json report = Json::parse(r.out);
+  EXPECT_GT(report["device_bytes_per_token"].get<double>(), 0);
+  EXPECT_GT(report["device_bytes_prompt"].get<double>(), 0);
+  EXPECT_GE(report["seconds_wait_per_token"].get<double>(), 0);
+}
+
+TEST(BenchDecode, RefusesWhatTheContextCannotHold) {
+  const auto r = Decode({"--prompt-tokens", "100", "--new", "29", "--context", "128"});
+  EXPECT_EQ(r.exit_code, 2) << r.err;
+  EXPECT_THAT(r.err, HasSubstr("--context"));
+  EXPECT_EQ(Decode({"--prompt-tokens", "100", "--new", "28", "--context", "128", "--rounds", "1"}).exit_code, 0);
+  EXPECT_EQ(Decode({"--new", "0"}).exit_code, 2);
+  EXPECT_EQ(Decode({"--pin", "hard"}).exit_code, 2);
 }
 
 }  // namespace

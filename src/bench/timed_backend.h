@@ -1,0 +1,21 @@
+// TimedBackend: a Backend that passes every operation on to another one and counts how long it took.
+//
+// For measuring what a step costs outside its operations. Owns the other backend; the counts outlive it. Costs two
+// looks at the clock an operation. Thread rule, errors: those of the other backend.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backend/backend.h"
+
+namespace deltafin {
+
+struct BackendTimes {
+  int64_t nanoseconds = 0;
+  uint64_t operations = 0;
+};
+
+std::unique_ptr<Backend> MakeTimedBackend(std::unique_ptr<Backend> backend, BackendTimes& times);
+
+}  // namespace deltafin
