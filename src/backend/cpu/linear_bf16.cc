@@ -49,16 +49,7 @@ struct PlainWeights {
     const W* w;
   };
   HWY_INLINE Row At(int64_t n) const { return {w + n * columns}; }
-  // Asks for the columns of the visit after this one.
-  HWY_INLINE PlainWeights Span(int64_t first, int64_t outputs, int64_t begin, int64_t end, float*) const {
-    const int64_t next_end = std::min(columns, end + (end - begin));
-    for (int64_t n = first; n < first + outputs; ++n) {
-      for (int64_t c = end; c < next_end; c += 64 / static_cast<int64_t>(sizeof(W))) {
-        __builtin_prefetch(w + n * columns + c);
-      }
-    }
-    return *this;
-  }
+  HWY_INLINE PlainWeights Span(int64_t, int64_t, int64_t, int64_t, float*) const { return *this; }
 
   const W* w;
   int64_t columns;

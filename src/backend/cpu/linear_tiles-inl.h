@@ -31,19 +31,25 @@ constexpr int64_t kStripOutputs = 64;
 constexpr int64_t kFewRows = 4;
 static_assert(kFewRows <= kTileRows, "few rows are one tile");
 
-// Adds the products of columns [begin, end) to the sums; x points at the tile's vectors of column `begin`. `kAsk`: the
-// columns are whole rows, one below the other, read once; what comes soon is asked for, at the end of the rows the
-// beginning of the next tile's.
-template <int kOutputs, int kRows, bool kAsk, typename Row>
-HWY_INLINE void AddColumns(const Row (&w)[kOutputs], int64_t begin, int64_t end, const float* x,
+// Which columns to ask for while a column is worked on: those `columns` further; from column `turn` on, those another
+// `jump` further.
+struct Ahead {
+  int64_t columns = 0;
+  int64_t turn = INT64_MAX;
+  int64_t jump = 0;
+};
+
+// Adds the products of columns [begin, end) to the sums; x points at the tile's vectors of column `begin`.
+template <int kOutputs, int kRows, typename Row>
+HWY_INLINE void AddColumns(const Row (&w)[kOutputs], int64_t begin, int64_t end, const float* x, const Ahead& ahead,
                            VF (&sum)[kOutputs][kRows]) {
   const DF d;
   for (int64_t c = begin; c < end; c += kPair) {
     VF even[kOutputs], odd[kOutputs];
-    const int64_t soon = c + Row::kAhead < end ? c + Row::kAhead : c + Row::kAhead + (kOutputs - 1) * end;
+    const int64_t soon = c + ahead.columns + (c < ahead.turn ? 0 : ahead.jump);
     DFIN_UNROLL
     for (int n = 0; n < kOutputs; ++n) {
-      if constexpr (kAsk) w[n].Ask(soon);
+      w[n].Ask(soon);
       if (HWY_UNLIKELY(c + kPair > end))
         w[n].LoadPartial(c, end - c, even[n], odd[n]);
       else
@@ -79,7 +85,9 @@ HWY_INLINE void DirectTile(const Weights& weights, const LinearTask& task, int64
     DFIN_UNROLL
     for (int r = 0; r < kRows; ++r) sum[n][r] = hn::Zero(d);
   }
-  AddColumns<kOutputs, kRows, true>(w, 0, columns, task.x, sum);
+  // Rows lie one below the other: at their end, the beginning of the next tile's comes soon.
+  constexpr int64_t kAhead = Weights::Row::kAhead;
+  AddColumns<kOutputs, kRows>(w, 0, columns, task.x, {kAhead, columns - kAhead, (kOutputs - 1) * columns}, sum);
   for (int r = 0; r < kRows; ++r) {
     for (int n = 0; n < kOutputs; ++n) task.out.row(r)[first + n] = SumLanes(sum[n][r]);
   }
@@ -96,7 +104,8 @@ void Direct(const Weights& weights, const LinearTask& task, int64_t columns, int
 // Columns [begin, end) of kOutputs outputs on one tile of rows; sums [kOutputs][kRows] in memory, written only when
 // `begin` is 0.
 template <int kOutputs, int kRows, typename Row>
-HWY_INLINE void SpanTile(const Row (&w)[kOutputs], int64_t begin, int64_t end, const float* x, float* sums) {
+HWY_INLINE void SpanTile(const Row (&w)[kOutputs], int64_t begin, int64_t end, const float* x, const Ahead& ahead,
+                         float* sums) {
   const DF d;
   VF sum[kOutputs][kRows];
   DFIN_UNROLL
@@ -106,7 +115,7 @@ HWY_INLINE void SpanTile(const Row (&w)[kOutputs], int64_t begin, int64_t end, c
       sum[n][r] = begin == 0 ? hn::Zero(d) : hn::Load(d, sums + (n * kRows + r) * kLanes);
     }
   }
-  AddColumns<kOutputs, kRows, false>(w, begin, end, x, sum);
+  AddColumns<kOutputs, kRows>(w, begin, end, x, ahead, sum);
   DFIN_UNROLL
   for (int n = 0; n < kOutputs; ++n) {
     DFIN_UNROLL
@@ -117,22 +126,22 @@ HWY_INLINE void SpanTile(const Row (&w)[kOutputs], int64_t begin, int64_t end, c
 // The same for all outputs of a strip. Sums of the tile: [outputs][kRows].
 template <int kRows, typename Weights>
 HWY_NOINLINE void SpanRows(const Weights& weights, int64_t first, int64_t outputs, int64_t begin, int64_t end,
-                           const float* x, float* sums) {
+                           const float* x, const Ahead& ahead, float* sums) {
   int64_t n = 0;
   for (; n + 2 <= outputs; n += 2) {
     const typename Weights::Row w[2] = {weights.At(first + n), weights.At(first + n + 1)};
-    SpanTile<2, kRows>(w, begin, end, x, sums + n * kRows * kLanes);
+    SpanTile<2, kRows>(w, begin, end, x, ahead, sums + n * kRows * kLanes);
   }
   if (n == outputs) return;
   const typename Weights::Row w[1] = {weights.At(first + n)};
-  SpanTile<1, kRows>(w, begin, end, x, sums + n * kRows * kLanes);
+  SpanTile<1, kRows>(w, begin, end, x, ahead, sums + n * kRows * kLanes);
 }
 
 template <int kRows, typename Weights>
 HWY_INLINE void SpanOfHeight(int64_t height, const Weights& weights, int64_t first, int64_t outputs, int64_t begin,
-                             int64_t end, const float* x, float* sums) {
-  if (height == kRows) return SpanRows<kRows>(weights, first, outputs, begin, end, x, sums);
-  if constexpr (kRows > 1) SpanOfHeight<kRows - 1>(height, weights, first, outputs, begin, end, x, sums);
+                             int64_t end, const float* x, const Ahead& ahead, float* sums) {
+  if (height == kRows) return SpanRows<kRows>(weights, first, outputs, begin, end, x, ahead, sums);
+  if constexpr (kRows > 1) SpanOfHeight<kRows - 1>(height, weights, first, outputs, begin, end, x, ahead, sums);
 }
 
 template <typename Weights>
@@ -147,7 +156,9 @@ void Strip(const Weights& weights, const LinearTask& task, int64_t columns, int6
     for (int64_t t = 0; t < tiles.count; ++t) {
       const int64_t r = tiles.First(t), height = tiles.Height(t);
       const float* x = task.x + r * PadColumns(columns) + c * height;
-      SpanOfHeight<kTileRows>(height, span, first, outputs, c, end, x, sums + r * kStripOutputs * kLanes);
+      // The first tile of rows has the next span fetched.
+      const Ahead ahead{.columns = t == 0 ? kSpanColumns : 0};
+      SpanOfHeight<kTileRows>(height, span, first, outputs, c, end, x, ahead, sums + r * kStripOutputs * kLanes);
     }
   }
   for (int64_t t = 0; t < tiles.count; ++t) {
