@@ -118,8 +118,8 @@ void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
   LoseSlot(number, is_hung);
   if (position < 0) return;
   position_slot[static_cast<size_t>(position)] = -1;
-  // An earlier batch started this read and was abandoned before the drive saw it; the open batch still wants it.
-  const bool not_ours = failure.code() == ErrorCode::kCancelled && failed.tag != tag;
+  // A guess, or an earlier batch that was abandoned, started this read; the open batch has yet to ask by itself.
+  const bool not_ours = failed.tag != tag && position_tries[static_cast<size_t>(position)] == 0;
   const bool has_another_way =
       is_hung && source.HasCopy(failed.key) && position_tries[static_cast<size_t>(position)] < kMaxTries;
   if (not_ours || has_another_way) {

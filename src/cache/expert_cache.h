@@ -104,7 +104,7 @@ class ExpertCache {
   Result<Ready> Next(CancelToken cancel);
   // Gives up the rest of the batch, and what is being prefetched, without waiting: what was not handed to a drive yet
   // is cancelled; what was stays cached. A later batch that wants an expert on its way joins its read, which is made
-  // again if it turns out to be cancelled. Does nothing when no batch is open.
+  // again if it fails. Does nothing when no batch is open.
   void Abandon();
 
   // Starts reading those of `experts` that are not in memory, in this order, at a priority below that of every batch,
