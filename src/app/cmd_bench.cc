@@ -1,4 +1,4 @@
-// `deltafin bench kernels`: the matrix kernels beside what the processor could do at best.
+// `deltafin bench`: its subcommands; of them `kernels`: the matrix kernels beside what the processor could do at best.
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/cmd_bench_cache.h"
 #include "app/commands.h"
 #include "app/exit_code.h"
 #include "app/interrupt.h"
@@ -103,9 +104,11 @@ Command AddBench(CLI::App& root) {
   kernels->add_flag("--json", options->json, "One JSON object on stdout");
   kernels->add_flag("--quiet", options->quiet, "No progress on stderr");
   const Command decode = AddBenchDecode(*bench);
-  return {bench, [options, kernels, decode]() -> Result<int> {
+  const Command cache = AddBenchCache(*bench);
+  return {bench, [options, kernels, decode, cache]() -> Result<int> {
             if (kernels->parsed()) return RunKernels(*options);
-            return decode.app->parsed() ? decode.run() : Result<int>(kExitUsage);
+            if (decode.app->parsed()) return decode.run();
+            return cache.app->parsed() ? cache.run() : Result<int>(kExitUsage);
           }};
 }
 

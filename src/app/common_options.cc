@@ -27,6 +27,10 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--isa", isa, "Instruction set: auto, avx2, avx512, neon");
   app.add_option("--io", io, "Reading engine: auto, uring or pread");
   app.add_option("--prefetch", prefetch, "Read the next layer's likely experts while drives are idle: auto or off");
+  app.add_option("--warm-start", warm_start,
+                 "Read what earlier runs wanted most into free cache slots in the background: auto or off");
+  app.add_option("--expert-trace", expert_trace, "Write which experts every step wanted (for bench cache)")
+      ->type_name("FILE");
   app.add_option("--dense-mode", dense_mode, "Dense weights: auto, resident or stream");
   app.add_option("--state-dir", state_dir, "Folder for what is kept between runs")->type_name("DIR");
   app.add_flag("--no-state", no_state, "Keep nothing between runs");
@@ -75,6 +79,10 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   out.verify_reads = verify_reads;
   if (prefetch != "auto" && prefetch != "off") return refuse("--prefetch " + prefetch + ": expected auto or off");
   out.prefetch = prefetch == "auto";
+  if (warm_start != "auto" && warm_start != "off")
+    return refuse("--warm-start " + warm_start + ": expected auto or off");
+  out.warm_start = warm_start == "auto";
+  out.expert_trace = expert_trace;
   if (dense_mode == "auto")
     out.dense_mode = DenseMode::kAuto;
   else if (dense_mode == "resident")

@@ -25,7 +25,7 @@ const char* ToString(StopReason reason) {
   return "";
 }
 
-// Payload of all experts that were read, asked for or not.
+// Payload of all experts that were read for this request, asked for or not; what a warm start reads is for later ones.
 uint64_t ExpertBytes(const EngineCounters& c) {
   return c.expert_bytes_demand + c.expert_bytes_prefetch_useful + c.expert_bytes_prefetch_wasted;
 }
@@ -120,6 +120,15 @@ std::string TimeLine(const GenerationResult& g) {
   return text;
 }
 
+// What may have made a large cache slow: small pages, swap.
+std::string MemoryText() {
+  const MemoryUse use = MemoryUsed();
+  std::string text;
+  if (use.huge_pages != 0) text += Cat(", ", FormatBytes(use.huge_pages), " in huge pages now");
+  if (use.swapped != 0) text += Cat(", ", FormatBytes(use.swapped), " swapped out: a smaller --memory would be faster");
+  return text;
+}
+
 }  // namespace
 
 Json StatsEvent(const RunReport& r) {
@@ -141,6 +150,7 @@ Json StatsEvent(const RunReport& r) {
   event["expert_bytes_prefetch_useful"] = c.expert_bytes_prefetch_useful;
   event["expert_bytes_prefetch_late"] = c.expert_bytes_prefetch_late;
   event["expert_bytes_prefetch_wasted"] = c.expert_bytes_prefetch_wasted;
+  event["expert_bytes_warm"] = c.expert_bytes_warm;
   event["lookahead_wanted"] = c.lookahead_wanted;
   event["lookahead_predicted"] = c.lookahead_predicted;
   event["lookahead"] = LookaheadFigures(r.lookahead, c.record_bytes);
@@ -152,6 +162,9 @@ Json StatsEvent(const RunReport& r) {
   event["seconds_expert_wait"] = c.expert_wait_seconds;
   event["seconds_dense_wait"] = c.dense_wait_seconds;
   event["peak_rss_bytes"] = PeakResidentBytes();
+  const MemoryUse memory = MemoryUsed();
+  event["huge_page_bytes"] = memory.huge_pages;
+  event["swapped_bytes"] = memory.swapped;
   if (r.sampled) event["seed"] = r.seed;
   event["engine"] = r.engine;
   event["seconds_reading"] = c.io.busy_seconds;
@@ -176,6 +189,8 @@ std::string StatsText(const RunReport& r) {
               FormatBytes(ExpertBytes(c)), " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
   text += PrefetchText(c);
   text += LookaheadTable(SinceThen(r.lookahead, r.lookahead_before), c.record_bytes);
+  if (c.expert_bytes_warm != 0)
+    text += Cat("warm start: ", FormatBytes(c.expert_bytes_warm), " read in the background\n");
   if (c.dense_bytes_streamed != 0)
     text += Cat("dense weights streamed: ", FormatBytes(c.dense_bytes_streamed), ", waited ",
                 FormatSeconds(c.dense_wait_seconds), "\n");
@@ -185,7 +200,7 @@ std::string StatsText(const RunReport& r) {
   text += DriveLines(SinceThen(r.drives, r.drives_before));
   if (c.reads_verified + c.reads_mismatched != 0)
     text += Cat("checksums: ", c.reads_verified, " experts right, ", c.reads_mismatched, " read again\n");
-  text += Cat("memory: ", FormatBytes(PeakResidentBytes()), " at most; ", r.engine, "\n");
+  text += Cat("memory: ", FormatBytes(PeakResidentBytes()), " at most", MemoryText(), "; ", r.engine, "\n");
   if (r.sampled) text += Cat("seed: ", r.seed, "\n");
   return text;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace deltafin {
 
@@ -14,5 +15,15 @@ uint64_t AvailableMemoryBytes();
 // Resident memory now, and its peak since the process started.
 uint64_t ResidentBytes();
 uint64_t PeakResidentBytes();
+
+// What became of this process's own memory: how much of it lies in huge pages, and how much the system has moved out to
+// swap. Zeros where the system does not say.
+struct MemoryUse {
+  uint64_t huge_pages = 0;
+  uint64_t swapped = 0;
+};
+MemoryUse MemoryUsed();
+// Whether memory that asks for huge pages gets them, found out with a piece of it. Empty where the system does not say.
+std::optional<bool> GetsHugePages();
 
 }  // namespace deltafin

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "base/aligned_buffer.h"
 #include "base/cgroup.h"
 #include "base/machine.h"
 #include "base/thread_pool.h"
@@ -44,6 +45,19 @@ uint64_t AvailableMemoryBytes() {
 
 uint64_t ResidentBytes() { return ProcField("/proc/self/status", "VmRSS"); }
 uint64_t PeakResidentBytes() { return ProcField("/proc/self/status", "VmHWM"); }
+
+MemoryUse MemoryUsed() {
+  constexpr const char* kFile = "/proc/self/smaps_rollup";
+  return {ProcField(kFile, "AnonHugePages"), ProcField(kFile, "Swap")};
+}
+
+std::optional<bool> GetsHugePages() {
+  const uint64_t before = MemoryUsed().huge_pages;
+  const Result<AlignedBuffer> buffer = AlignedBuffer::Create(AlignedBuffer::kAlignment);
+  if (!buffer) return false;
+  buffer->data()[0] = std::byte{1};
+  return MemoryUsed().huge_pages > before;
+}
 
 int UsableCores() {
   int cores = static_cast<int>(std::thread::hardware_concurrency());

@@ -24,6 +24,10 @@ uint64_t PeakResidentBytes() {
   return static_cast<uint64_t>(usage.ru_maxrss);  // bytes on Darwin, the only system that links this file
 }
 
+MemoryUse MemoryUsed() { return {}; }
+
+std::optional<bool> GetsHugePages() { return std::nullopt; }
+
 int UsableCores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 }  // namespace deltafin

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <numeric>
 
 #include "base/platform.h"
 #include "cache/expert_cache_state.h"
@@ -28,9 +29,10 @@ void ExpertCache::State::Want(int32_t position) {
     return;
   }
   ++counters.hits;
-  policy->Used(number);
+  policy->Used(number, RowsOf(position));
   slot(number).position = position;
   if (slot(number).phase == ExpertSlot::Phase::kReady) arrived.Push(position);
+  if (slot(number).prefetch == ExpertSlot::Prefetch::kWarm) to_raise.push_back(slot(number).tag);
 }
 
 void ExpertCache::State::StartReads() {
@@ -53,22 +55,23 @@ void ExpertCache::State::Fetch(int32_t number, IoPriority priority) {
 
 bool ExpertCache::State::TakeSlotForNext(int32_t* number) {
   if (!open || error || pending.empty()) return false;
-  *number = TakeSlot();
+  *number = TakeSlot(in_transit < most_in_transit);
   if (*number < 0) return false;
   const int32_t position = pending.Pop();
+  ++in_transit;
   position_slot[static_cast<size_t>(position)] = *number;
   ++position_tries[static_cast<size_t>(position)];
   ExpertSlot& taken = slot(*number);
   taken = {ExpertSlot::Phase::kReading, KeyOf(position), {}, tag, 0, position, ExpertSlot::Prefetch::kNo};
   index.Insert(taken.key, *number);
-  policy->Inserted(*number, taken.key);
+  policy->Inserted(*number, taken.key, RowsOf(position));
   ++reading;
   return true;
 }
 
-int32_t ExpertCache::State::TakeSlot() {
+int32_t ExpertCache::State::TakeSlot(bool may_evict) {
   const int32_t unused = arena.Take();
-  if (unused >= 0) return unused;
+  if (unused >= 0 || !may_evict) return unused;
   const int32_t victim = policy->Victim([this](int32_t number) {
     const ExpertSlot& candidate = slot(number);
     return candidate.phase == ExpertSlot::Phase::kReady && candidate.pins == 0 && candidate.position < 0 &&
@@ -90,7 +93,7 @@ void ExpertCache::State::Evict(int32_t number) {
 
 // On the I/O thread, or inside Fetch().
 void ExpertCache::State::Fetched(int32_t number, Result<ExpertWeights> result) {
-  const std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   ExpertSlot& filled = slot(number);
   if (filled.phase == ExpertSlot::Phase::kHung) {  // the second call: the drive has let go of the slot
     filled.phase = ExpertSlot::Phase::kFree;
@@ -107,8 +110,11 @@ void ExpertCache::State::Fetched(int32_t number, Result<ExpertWeights> result) {
     --reading;
     FetchFailed(number, std::move(result.error()));
   }
-  // Under the lock: after it the destructor may run.
+  const bool pump = BeginPump();
+  // Under the lock: after it the destructor may run, unless it has to wait for the pump.
   changed.notify_all();
+  lock.unlock();
+  if (pump) PumpWarm();
 }
 
 void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
@@ -118,6 +124,7 @@ void ExpertCache::State::FetchFailed(int32_t number, Error failure) {
   LoseSlot(number, is_hung);
   if (position < 0) return;
   position_slot[static_cast<size_t>(position)] = -1;
+  if (position_tries[static_cast<size_t>(position)] > 0) --in_transit;
   // A guess, or an earlier batch that was abandoned, started this read; the open batch has yet to ask by itself.
   const bool not_ours = failed.tag != tag && position_tries[static_cast<size_t>(position)] == 0;
   const bool has_another_way =
@@ -135,6 +142,10 @@ void ExpertCache::State::LoseSlot(int32_t number, bool is_hung) {
   policy->Removed(number);
   if (lost.prefetch == ExpertSlot::Prefetch::kGuess) ForgetGuess(number);
   if (lost.prefetch == ExpertSlot::Prefetch::kUnwanted) --unwanted;
+  if (lost.prefetch == ExpertSlot::Prefetch::kWarm) {
+    --warm_reading;
+    warm_next = warm.size();  // a drive that fails is for those to ask who need it
+  }
   lost.prefetch = ExpertSlot::Prefetch::kNo;
   lost.position = -1;
   lost.phase = is_hung ? ExpertSlot::Phase::kHung : ExpertSlot::Phase::kFree;
@@ -151,6 +162,7 @@ ExpertCache::Ready ExpertCache::State::Deliver(ExpertCache* cache) {
   const int32_t number = position_slot[static_cast<size_t>(position)];
   slot(number).position = -1;
   ++slot(number).pins;
+  if (position_tries[static_cast<size_t>(position)] > 0) --in_transit;
   if (++delivered == experts.size()) Close();
   return {ExpertPin(cache, number), position};
 }
@@ -165,6 +177,7 @@ void ExpertCache::State::Release(int32_t number) {
 
 void ExpertCache::State::Close() {
   open = false;
+  in_transit = 0;
   error.reset();
   pending.Clear();
   arrived.Clear();
@@ -196,6 +209,7 @@ ExpertCache::ExpertCache(std::unique_ptr<State> state) : state_(std::move(state)
 
 ExpertCache::~ExpertCache() {
   Abandon();
+  StopWarming();
   State& s = *state_;
   // Reads of earlier batches may still be on their way.
   for (const ExpertSlot& slot : s.slots) {
@@ -206,17 +220,21 @@ ExpertCache::~ExpertCache() {
     if (on_its_way) s.source.Cancel(slot.tag);
   }
   std::unique_lock lock(s.mutex);
-  s.changed.wait(lock, [&] { return s.reading == 0 && s.hung == 0; });
+  s.changed.wait(lock, [&] { return s.reading == 0 && s.hung == 0 && !s.pumping; });
 }
 
-void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts) {
+void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts, std::span<const int32_t> rows) {
   State& s = *state_;
   const IoTag tag = s.source.NewTag();
   if (s.usage != nullptr) s.usage->Add(layer, experts);
+  if (s.trace != nullptr && !experts.empty()) s.trace->Add(layer, experts, rows);
+  s.to_raise.clear();
+  s.to_cancel.clear();
   {
     const std::lock_guard lock(s.mutex);
     DFIN_CHECK(!s.open, "a batch begins after the one before it was finished or abandoned");
     DFIN_CHECK(experts.size() <= s.position_slot.size(), "a batch is larger than was promised");
+    DFIN_CHECK(rows.empty() || rows.size() == experts.size(), "rows are of the experts");
     DFIN_CHECK(std::adjacent_find(experts.begin(), experts.end(), std::greater_equal<>()) == experts.end(),
                "experts of a batch ascend");
     s.open = !experts.empty();
@@ -224,6 +242,9 @@ void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts) {
     s.experts.assign(experts.begin(), experts.end());
     s.delivered = 0;
     s.tag = tag;
+    s.rows.assign(rows.begin(), rows.end());
+    s.policy->Began(layer, rows.empty() ? static_cast<int64_t>(experts.size())
+                                        : std::accumulate(rows.begin(), rows.end(), int64_t{0}));
     for (size_t position = 0; position < experts.size(); ++position) s.Want(static_cast<int32_t>(position));
     s.JudgeGuesses();
   }
@@ -260,12 +281,15 @@ Result<ExpertCache::Ready> ExpertCache::Next(CancelToken cancel) {
 
 void ExpertCache::Abandon() {
   State& s = *state_;
+  bool pump = false;
   {
     const std::lock_guard lock(s.mutex);
     if (!s.open) return;
     for (ExpertSlot& slot : s.slots) slot.position = -1;
     s.Close();
+    pump = s.BeginPump();
   }
+  if (pump) s.PumpWarm();
   s.source.Cancel(s.tag);
   DropPrefetches();
 }
@@ -274,7 +298,7 @@ bool ExpertCache::Keep(ExpertKey key) {
   State& s = *state_;
   const std::lock_guard lock(s.mutex);
   const int32_t number = s.index.Find(key);
-  if (number >= 0) s.policy->Used(number);
+  if (number >= 0) s.policy->Expected(number);
   return number >= 0;
 }
 

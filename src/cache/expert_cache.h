@@ -13,12 +13,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "cache/eviction_policy.h"
+#include "cache/expert_trace.h"
 #include "cache/expert_usage.h"
 #include "checkpoint/expert_source.h"
 
@@ -55,6 +57,7 @@ struct ExpertCacheCounters {
   uint64_t prefetch_useful_bytes = 0;
   uint64_t prefetch_late_bytes = 0;
   uint64_t prefetch_wasted_bytes = 0;
+  uint64_t warm_bytes = 0;  // of Warm(), wanted since or not; in none of the others
   uint64_t hung = 0;        // reads given up because a drive hung
   double wait_seconds = 0;  // time Next() waited for reads
 };
@@ -63,10 +66,14 @@ struct ExpertCacheOptions {
   int64_t slots = 0;  // >= ExpertCache::Floor()
   // Largest Begin(): sizes the internal tables, so that nothing is allocated later.
   int64_t max_batch = 0;  // experts of a layer
+  // A batch evicts nothing for more of its reads while so many of its experts are on their way or wait to be taken:
+  // those that are done with make room instead. Keeps a long prompt from emptying the cache. 0: no such limit.
+  int64_t most_in_transit = 0;
   // Most slots that hold, or wait for, prefetched experts that no batch has asked for. At most slots - 2; the engine
   // takes half of slots - Floor(). 0 turns Prefetch() off.
   int64_t prefetch_slots = 0;
-  ExpertUsage* usage = nullptr;  // counts what batches want; outlives the cache
+  ExpertUsage* usage = nullptr;        // counts what batches want; outlives the cache
+  ExpertTraceWriter* trace = nullptr;  // records what batches want; outlives the cache
 };
 
 class ExpertCache {
@@ -74,6 +81,8 @@ class ExpertCache {
   // Fewest slots with which a layer can run: the experts of one token; where experts have copies, as many again, for
   // when all of them were being read from a drive that hangs.
   static int64_t Floor(int64_t experts_per_token, bool copies = false) { return experts_per_token * (copies ? 2 : 1); }
+  // What ExpertCacheOptions::most_in_transit should be: enough to keep drives busy while one expert is computed.
+  static int64_t Transit(int64_t experts_per_token) { return experts_per_token > 1 ? experts_per_token / 2 : 1; }
   // Memory of one slot of `source`, rounded to whole 4 KiB.
   static uint64_t SlotBytes(const ExpertSource& source);
 
@@ -86,11 +95,12 @@ class ExpertCache {
   ExpertCache(const ExpertCache&) = delete;
   ExpertCache& operator=(const ExpertCache&) = delete;
 
-  // Starts the batch of one layer: `experts` ascending and distinct, at most max_batch. Hits are held, as many misses
+  // Starts the batch of one layer: `experts` ascending and distinct, at most max_batch; `rows` of the step want each of
+  // them (empty: one each), which only tells the eviction policy what is popular. Hits are held, as many misses
   // as there are free slots start being read at once, the others as slots come free. Begin does not wait, so work that
   // needs no routed expert can run before the first Next(). A batch must be finished (Next() until done) or abandoned
   // (Abandon()) before the next.
-  void Begin(int32_t layer, std::span<const int32_t> experts);
+  void Begin(int32_t layer, std::span<const int32_t> experts, std::span<const int32_t> rows = {});
 
   // The next expert of the batch that is ready, in order of arrival, and its position in `experts`. Waits when none is.
   // Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all
@@ -114,6 +124,12 @@ class ExpertCache {
   void Prefetch(int32_t layer, std::span<const int32_t> experts);
   // Cancels what is being prefetched, without waiting.
   void DropPrefetches();
+  // From now on reads `experts`, in this order, into slots that nobody has, at background priority, at most `at_once`
+  // (0 to slots - Floor()) at a time; evicts nothing, and ends when no slot is free or a read fails. A batch that wants
+  // one of them on its way waits for it as for its own. Goes on between batches, on the I/O thread. Once per cache.
+  void Warm(std::vector<ExpertKey> experts, int64_t at_once);
+  // Starts no more of them and cancels those on their way, without waiting.
+  void StopWarming();
   // Whether the expert is in memory or on its way. If so, it is not the next to be evicted: somebody thinks of it.
   bool Keep(ExpertKey key);
 

@@ -6,8 +6,6 @@
 namespace deltafin {
 
 void ExpertCache::State::JudgeGuesses() {
-  to_raise.clear();
-  to_cancel.clear();
   for (size_t i = 0; i < guesses.size();) {
     ExpertSlot& guess = slot(guesses[i]);
     if (guess.key.layer != layer) {
@@ -39,7 +37,7 @@ bool ExpertCache::State::TakeSlotForGuess(ExpertKey key, int32_t* number) {
   slot(*number) = {ExpertSlot::Phase::kReading, key, {}, source.NewTag(), 0, -1, ExpertSlot::Prefetch::kGuess};
   guesses.push_back(*number);
   index.Insert(key, *number);
-  policy->Inserted(*number, key);
+  policy->Inserted(*number, key, /*rows=*/0);
   ++reading;
   return true;
 }
@@ -66,6 +64,10 @@ void ExpertCache::State::CountRead(ExpertSlot& filled) {
     case ExpertSlot::Prefetch::kUnwanted:
       --unwanted;
       counters.prefetch_wasted_bytes += bytes;
+      break;
+    case ExpertSlot::Prefetch::kWarm:
+      --warm_reading;
+      counters.warm_bytes += bytes;
       break;
   }
   filled.prefetch = ExpertSlot::Prefetch::kNo;

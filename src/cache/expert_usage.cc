@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <vector>
 
 #include "base/check.h"
 #include "base/json.h"
@@ -71,6 +72,17 @@ void ExpertUsage::Add(int32_t layer, std::span<const int32_t> experts) {
 
 uint32_t ExpertUsage::Count(ExpertKey key) const {
   return counts_[static_cast<size_t>(key.layer) * static_cast<size_t>(experts_) + static_cast<size_t>(key.expert)];
+}
+
+std::vector<ExpertKey> ExpertUsage::MostUsed(std::span<const int32_t> layers, int64_t most) const {
+  const bool all_fit = static_cast<int64_t>(layers.size()) * experts_ <= most;
+  std::vector<ExpertKey> keys;
+  for (const int32_t layer : layers)
+    for (int32_t expert = 0; expert < experts_; ++expert)
+      if (all_fit || Count({layer, expert}) > 0) keys.push_back({layer, expert});
+  std::stable_sort(keys.begin(), keys.end(), [this](ExpertKey a, ExpertKey b) { return Count(a) > Count(b); });
+  if (static_cast<int64_t>(keys.size()) > most) keys.resize(static_cast<size_t>(most));
+  return keys;
 }
 
 void ExpertUsage::Fade() {

@@ -25,6 +25,9 @@ class ExpertUsage {
   void Add(int32_t layer, std::span<const int32_t> experts);
   uint32_t Count(ExpertKey key) const;
   uint64_t total() const { return total_; }
+  // Of `layers`, the most used experts first (equal ones in their order), at most `most`: what a warm start reads.
+  // Experts that were never used are among them only where all of them fit.
+  std::vector<ExpertKey> MostUsed(std::span<const int32_t> layers, int64_t most) const;
 
   // Adds what the file of this checkpoint in `state_folder` holds. False when there is none that fits.
   bool Load(const std::string& state_folder);

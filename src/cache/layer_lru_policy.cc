@@ -18,18 +18,20 @@ class LayerLruPolicy final : public EvictionPolicy {
     for (int32_t layer = 0; layer < layers; ++layer) link(Head(layer)) = {Head(layer), Head(layer)};
   }
 
-  void Inserted(int32_t slot, ExpertKey key) override {
+  void Began(int32_t, int64_t) override {}
+  void Inserted(int32_t slot, ExpertKey key, int32_t) override {
     DFIN_CHECK(key.layer >= 0 && static_cast<size_t>(key.layer) < layers_.size(), "no such layer");
     layer_of_[static_cast<size_t>(slot)] = key.layer;
     Append(slot);
   }
-  void Used(int32_t slot) override {
+  void Used(int32_t slot, int32_t) override {
     Unlink(slot);
     Append(slot);
   }
+  void Expected(int32_t slot) override { Used(slot, 1); }
   void Removed(int32_t slot) override { Unlink(slot); }
 
-  int32_t Victim(const std::function<bool(int32_t slot)>& evictable) const override {
+  int32_t Victim(const std::function<bool(int32_t slot)>& evictable) override {
     // Fullest layer first; every call has its own time, so no two ranks are equal.
     Rank below{slots_ + 1, 0};
     for (int32_t layer = FirstBelow(below); layer >= 0; layer = FirstBelow(below)) {

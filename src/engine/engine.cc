@@ -24,6 +24,9 @@ constexpr double kPatienceSeconds = 2;
 // Slots for prefetched experts: at most those of so many layers of one token.
 constexpr int64_t kMostLayersAhead = 2;
 
+// Experts that a warm start reads at once. How many bytes of them are in flight is the scheduler's business.
+constexpr int64_t kWarmAtOnce = 4;
+
 // Reads in flight at once that the readers have room for.
 constexpr int kLeastDepth = 64;
 constexpr int kDepthPerDrive = 16;  // ... and as many again for one drive that is ahead
@@ -47,6 +50,8 @@ struct Engine::Parts {
   std::unique_ptr<ExpertUsage> usage;
   std::string usage_folder;  // "": not kept
   bool prefetch = true;
+  bool warm_start = false;
+  std::unique_ptr<ExpertTraceWriter> trace;
   std::unique_ptr<ExpertCache> cache;
   std::unique_ptr<Model> model;
   uint64_t resident_payload = 0;  // bytes of dense weights that were loaded
@@ -66,6 +71,8 @@ struct Engine::Parts {
   void WarnDegraded(int32_t drive, const std::string& reason);
   Status MakePlan(const EngineOptions& options, Logger& warnings);
   Status Load(const EngineContext& context);
+  Status MakeTrace(const std::string& path);
+  Status MakeCache();
   uint64_t ResidentPayload() const;
 };
 
@@ -94,6 +101,7 @@ Status Engine::Parts::StartReaders(const EngineOptions& options, const EngineCon
   logger = &context.logger;
   IoSchedulerOptions io_options;
   io_options.drives = files.drives;
+  io_options.background_yields = true;
   io_options.on_degraded = [this](int32_t drive, const std::string& reason) { WarnDegraded(drive, reason); };
   if (context.tune_io) context.tune_io(io_options);
   io = std::make_unique<IoScheduler>(std::move(engine), std::move(io_options));
@@ -120,6 +128,7 @@ Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& warnings) {
   facts.unit_bytes = TensorStore::UnitBytes(*files.checkpoint);
   facts.embedding_bytes = TensorStore::EmbeddingBytes(*files.checkpoint);
   facts.io_bytes = kIoBytes;
+  facts.huge_pages = GetsHugePages();
   facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(WorkspaceFor(spec, rows)); };
   DFIN_TRY(plan, MemoryPlan::Make(options, spec, facts));
   if (options.memory && *options.memory > facts.available)
@@ -138,19 +147,7 @@ Status Engine::Parts::Load(const EngineContext& context) {
     monitor->SetDone(done);
   };
   DFIN_TRY(dense, TensorStore::Create(*files.checkpoint, *io, plan.residency, progress, context.cancel));
-  usage = std::make_unique<ExpertUsage>(static_cast<int64_t>(spec.layers.size()), spec.num_experts,
-                                        files.checkpoint->fingerprint());
-  if (!usage_folder.empty()) (void)usage->Load(usage_folder);
-  const int64_t floor = ExpertCache::Floor(spec.num_experts_per_token, files.copies());
-  const int64_t prefetch_slots =
-      std::min((plan.expert_slots - floor) / 2, kMostLayersAhead * spec.num_experts_per_token);
-  DFIN_TRY(cache, ExpertCache::Create(*store,
-                                      {.slots = plan.expert_slots,
-                                       .max_batch = spec.num_experts,
-                                       .prefetch_slots = prefetch ? std::max<int64_t>(prefetch_slots, 0) : 0,
-                                       .usage = usage.get()},
-                                      CreateLayerLruPolicy(plan.expert_slots, static_cast<int32_t>(spec.layers.size())),
-                                      clock));
+  DFIN_TRY_VOID(MakeCache());
   model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
   resident_payload = ResidentPayload();
   model->on_layer = [this](int32_t layer) {
@@ -158,6 +155,46 @@ Status Engine::Parts::Load(const EngineContext& context) {
     monitor->SetDenseWait(dense->wait_seconds());
   };
   monitor->SetSources(io.get(), cache.get());
+  return {};
+}
+
+Status Engine::Parts::MakeTrace(const std::string& path) {
+  const ExpertTraceShape shape{static_cast<int32_t>(spec().layers.size()), static_cast<int32_t>(spec().num_experts),
+                               static_cast<int32_t>(spec().num_experts_per_token), store->record_bytes()};
+  Result<ExpertTraceWriter> writer = ExpertTraceWriter::Create(path, shape);
+  if (!writer) return FailWith(std::move(writer), "--expert-trace");
+  trace = std::make_unique<ExpertTraceWriter>(std::move(*writer));
+  return {};
+}
+
+Status Engine::Parts::MakeCache() {
+  const ModelSpec& model_spec = spec();
+  const auto layers = static_cast<int32_t>(model_spec.layers.size());
+  usage = std::make_unique<ExpertUsage>(layers, model_spec.num_experts, files.checkpoint->fingerprint());
+  const bool known = !usage_folder.empty() && usage->Load(usage_folder);
+  const bool warms = warm_start && !usage_folder.empty();
+  const int64_t floor = ExpertCache::Floor(model_spec.num_experts_per_token, files.copies());
+  const int64_t spare = std::max<int64_t>(plan.expert_slots - floor, 0);
+  const int64_t prefetch_slots = std::min(spare / 2, kMostLayersAhead * model_spec.num_experts_per_token);
+  DFIN_TRY(cache, ExpertCache::Create(*store,
+                                      {.slots = plan.expert_slots,
+                                       .max_batch = model_spec.num_experts,
+                                       .most_in_transit = ExpertCache::Transit(model_spec.num_experts_per_token),
+                                       .prefetch_slots = prefetch ? prefetch_slots : 0,
+                                       .usage = usage.get(),
+                                       .trace = trace.get()},
+                                      CreateFrequencyPolicy(
+                                          {.slots = plan.expert_slots,
+                                           .layers = layers,
+                                           .experts = static_cast<int32_t>(model_spec.num_experts),
+                                           .experts_per_token = static_cast<int32_t>(model_spec.num_experts_per_token),
+                                           .prior = warms && known ? usage.get() : nullptr}),
+                                      clock));
+  if (!warms) return {};
+  std::vector<int32_t> routed;
+  for (int32_t layer = 0; layer < layers; ++layer)
+    if (model_spec.layers[static_cast<size_t>(layer)].feed_forward != FeedForwardKind::kDense) routed.push_back(layer);
+  cache->Warm(usage->MostUsed(routed, plan.expert_slots), std::min(spare, kWarmAtOnce));
   return {};
 }
 
@@ -207,10 +244,12 @@ Status Engine::Parts::Open(const EngineOptions& options, const EngineContext& co
   if (!interleave.status()) context.logger.Warn(interleave.status().error().message());
   if (options.usage_counts) usage_folder = options.state_dir;
   prefetch = options.prefetch;
+  warm_start = options.warm_start;
   DFIN_TRY_VOID(OpenFiles(options, context));
   DFIN_TRY_VOID(StartReaders(options, context));
   DFIN_TRY_VOID(MakePlan(options, context.logger));
   if (context.on_plan) DFIN_TRY_VOID(context.on_plan(spec(), plan));
+  if (!options.expert_trace.empty()) DFIN_TRY_VOID(MakeTrace(options.expert_trace));
   return Load(context);
 }
 
@@ -243,6 +282,7 @@ EngineCounters EngineCounters::Since(const EngineCounters& earlier) const {
   d.layer_passes -= earlier.layer_passes;
   d.experts_distinct -= earlier.experts_distinct;
   d.expert_bytes_demand -= earlier.expert_bytes_demand;
+  d.expert_bytes_warm -= earlier.expert_bytes_warm;
   d.expert_bytes_prefetch_useful -= earlier.expert_bytes_prefetch_useful;
   d.expert_bytes_prefetch_late -= earlier.expert_bytes_prefetch_late;
   d.expert_bytes_prefetch_wasted -= earlier.expert_bytes_prefetch_wasted;
@@ -307,9 +347,11 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     const Status stepped = Forward(model, batch);
     if (!stepped) {
       parts_->cache->DropPrefetches();
+      if (parts_->trace != nullptr) parts_->trace->DropStep();
       return stepped;
     }
     session.tokens_.insert(session.tokens_.end(), batch.tokens.begin(), batch.tokens.end());
+    if (parts_->trace != nullptr) DFIN_TRY_VOID(parts_->trace->EndStep(rows));
     at += rows;
     if (count > 1) parts_->monitor->SetDone(static_cast<uint64_t>(at));
   }
@@ -334,7 +376,10 @@ bool Engine::hangs() const {
 void Engine::LetGo(std::unique_ptr<Engine> engine) {
   const SteadyClock clock;
   const int64_t start = clock.NowNs();
-  if (engine != nullptr && engine->parts_->cache != nullptr) engine->parts_->cache->DropPrefetches();
+  if (engine != nullptr && engine->parts_->cache != nullptr) {
+    engine->parts_->cache->StopWarming();
+    engine->parts_->cache->DropPrefetches();
+  }
   while (engine != nullptr && engine->hangs() && SecondsBetween(start, clock.NowNs()) < kPatienceSeconds)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   if (engine == nullptr || !engine->hangs()) return;
@@ -370,6 +415,7 @@ EngineCounters Engine::counters() const {
   out.experts_distinct = parts_->model->experts.distinct_total();
   out.record_bytes = parts_->store->record_bytes();
   out.expert_bytes_demand = c.demand_bytes;
+  out.expert_bytes_warm = c.warm_bytes;
   out.dense_bytes_loaded = parts_->resident_payload;
   out.dense_bytes_streamed = parts_->dense->streamed_bytes();
   out.cache_hits = c.hits;

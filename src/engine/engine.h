@@ -52,6 +52,7 @@ struct EngineCounters {
   uint64_t expert_bytes_prefetch_useful = 0;
   uint64_t expert_bytes_prefetch_late = 0;
   uint64_t expert_bytes_prefetch_wasted = 0;
+  uint64_t expert_bytes_warm = 0;  // payload read by the warm start; in none of the others
   // Experts that layers wanted whose router had been asked one layer before, and those that it had named.
   uint64_t lookahead_wanted = 0;
   uint64_t lookahead_predicted = 0;

@@ -32,6 +32,10 @@ struct EngineOptions {
   std::vector<std::string> experts = {};
   bool verify_reads = false;  // --verify-reads: every expert read is checked against its checksum
   bool prefetch = true;       // --prefetch: the next layer's likely experts are read while drives are idle
+  // --warm-start: experts that earlier runs wanted most are read into free slots in the background, and their counts
+  // help to choose what leaves the cache. Needs a state folder.
+  bool warm_start = false;
+  std::string expert_trace = {};  // --expert-trace: file for the experts that every step wanted; "" = none
   DenseMode dense_mode = DenseMode::kAuto;
   std::string state_dir = {};  // --state-dir: "" = keep nothing (--no-state)
   bool usage_counts = true;    // counts of use are taken from there and added to; off in benchmarks

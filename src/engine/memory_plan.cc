@@ -242,12 +242,17 @@ class Planner {
             : Cat(FormatBytes(plan_.resident_dense_bytes), " resident, ", FormatBytes(plan_.streamed_dense_bytes),
                   " streamed for every step"));
     add("expert slots", static_cast<uint64_t>(plan_.expert_slots) * facts_.slot_bytes,
-        Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts"));
+        Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts", PagesNote()));
     add("MLA cache", SequenceState::MlaBytes(spec_, plan_.context), Cat(plan_.context, " tokens, taken as they come"));
     add("KDA state", SequenceState::KdaBytes(spec_), "current and next");
     add("activations", StepBytes(plan_.chunk), Cat("steps of up to ", plan_.chunk, " rows"));
     if (ResultBytes() != 0) add("results", ResultBytes(), "kept until they are written");
     add("reserve", ReserveBytes(), "");
+  }
+
+  const char* PagesNote() const {
+    if (!facts_.huge_pages) return "";
+    return *facts_.huge_pages ? ", huge pages" : ", in 4 KiB pages: the system gives no huge ones, reads are slower";
   }
 
   const EngineOptions& options_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct MemoryFacts {
   int64_t floor_slots = 0;           // fewest of them; ExpertCache::Floor
   std::vector<uint64_t> unit_bytes;  // TensorStore::UnitBytes
   uint64_t embedding_bytes = 0;
-  uint64_t io_bytes = 0;  // rings and request tables
+  uint64_t io_bytes = 0;                // rings and request tables
+  std::optional<bool> huge_pages = {};  // whether slots will lie in them; empty: not known
   // Scratch of the backend for steps of so many rows.
   std::function<uint64_t(int64_t rows)> workspace_bytes;
 };

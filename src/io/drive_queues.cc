@@ -20,7 +20,9 @@ DriveQueue::DriveQueue(const DriveInfo& info, size_t drives) : rate(info.bytes_p
 }
 
 DriveQueues::DriveQueues(const IoSchedulerOptions& options)
-    : fixed_chunk_bytes_(options.chunk_bytes), fixed_window_bytes_(options.window_bytes) {
+    : fixed_chunk_bytes_(options.chunk_bytes),
+      fixed_window_bytes_(options.window_bytes),
+      background_yields_(options.background_yields) {
   DFIN_CHECK(!options.drives.empty(), "the scheduler has a drive");
   for (const DriveInfo& info : options.drives) drives_.emplace_back(info, options.drives.size());
 }
@@ -75,7 +77,8 @@ uint64_t DriveQueues::WindowBytes(int32_t drive, IoPriority priority, int64_t no
   const uint64_t chunk = ChunkBytes(drive, now_ns);
   const uint64_t window =
       fixed_window_bytes_ > 0 ? fixed_window_bytes_ : WindowBytesFor(at(drive).rate.ForSizes(now_ns), chunk);
-  return priority == IoPriority::kGuess ? std::min(window, std::max(kGuessChunks * chunk, window / 4)) : window;
+  const bool yields = priority == IoPriority::kGuess || (priority == IoPriority::kBackground && background_yields_);
+  return yields ? std::min(window, std::max(kGuessChunks * chunk, window / 4)) : window;
 }
 
 double DriveQueues::Rate(int32_t drive, int64_t now_ns) const {

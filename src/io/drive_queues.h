@@ -113,6 +113,7 @@ class DriveQueues {
   NextRead NextOfOthers(int32_t drive, int priority, double longest, int64_t now_ns) const;
 
   const uint64_t fixed_chunk_bytes_, fixed_window_bytes_;  // 0 = from the rate
+  const bool background_yields_;
   std::vector<DriveQueue> drives_;
   uint64_t order_ = 0;
   size_t waiting_ = 0;  // parts and retries

@@ -42,6 +42,8 @@ struct IoSchedulerOptions {
   // In flight at once on one drive (at least one chunk); 0 = from the drive's rate: 32 milliseconds of it and at
   // least 8 chunks, at most 32 MiB. Guesses use a quarter of it (at least 8 chunks), so that a demand read comes soon.
   uint64_t window_bytes = 0;
+  // Background reads use no larger part of the window than guesses: for those who wait for others now and then.
+  bool background_yields = false;
   double hang_seconds_with_copy = 2;  // a chunk out for longer ends its read, which is worth reading again
   double hang_seconds = 60;           // ... the same for a chunk without a copy
   // Called at most once a drive, on the scheduler's thread. `reason` names what failed.

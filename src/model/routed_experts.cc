@@ -9,6 +9,7 @@ RoutedExperts::RoutedExperts(const ModelSpec& spec, Backend& backend, ExpertCach
   const auto routes = static_cast<size_t>(max_rows * spec.num_experts_per_token);
   distinct_.reserve(static_cast<size_t>(spec.num_experts));
   first_.reserve(static_cast<size_t>(spec.num_experts + 1));
+  rows_of_.reserve(static_cast<size_t>(spec.num_experts));
   token_row_.resize(routes);
   partial_row_.resize(routes);
   order_.resize(routes);
@@ -24,12 +25,14 @@ void RoutedExperts::Start(int32_t layer, std::span<const int32_t> expert_ids) {
   for (const int32_t e : expert_ids) ++per_expert_[static_cast<size_t>(e)];
   distinct_.clear();
   first_.clear();
+  rows_of_.clear();
   int32_t next = 0;
   for (size_t e = 0; e < per_expert_.size(); ++e) {
     if (per_expert_[e] == 0) continue;
     distinct_.push_back(static_cast<int32_t>(e));
     first_.push_back(next);
     const int32_t count = per_expert_[e];
+    rows_of_.push_back(count);
     per_expert_[e] = next;  // from here on: where the expert's next route goes
     next += count;
   }
@@ -47,7 +50,7 @@ void RoutedExperts::Start(int32_t layer, std::span<const int32_t> expert_ids) {
     });
   }
   distinct_total_ += distinct_.size();
-  cache_.Begin(layer, distinct_);
+  cache_.Begin(layer, distinct_, rows_of_);
 }
 
 Status RoutedExperts::Finish(Activations& a, CancelToken cancel) {

@@ -44,6 +44,7 @@ class RoutedExperts {
   // The rows of distinct expert i are entries [first_[i], first_[i + 1]) of token_row_ and partial_row_.
   std::vector<int32_t> distinct_;     // ascending expert index
   std::vector<int32_t> first_;        // [distinct + 1]
+  std::vector<int32_t> rows_of_;      // [distinct]
   std::vector<int32_t> token_row_;    // [R * top_k]
   std::vector<int32_t> partial_row_;  // [R * top_k] = token row * top_k + slot
   std::vector<int32_t> order_;        // [R * top_k] per row its slots by ascending expert index

@@ -33,9 +33,9 @@ INSTANTIATE_TEST_SUITE_P(Slots, CacheAllocations, testing::Values(1, 5, 16, 100)
 TEST_P(CacheAllocations, BeginNextAndPinsAllocateNothing) {
   ImmediateSource source;
   const SteadyClock clock;
-  const auto cache =
-      ExpertCache::Create(source, {.slots = GetParam(), .max_batch = 16, .prefetch_slots = GetParam() / 3},
-                          CreateLayerLruPolicy(GetParam(), 7), clock);
+  const auto cache = ExpertCache::Create(
+      source, {.slots = GetParam(), .max_batch = 16, .prefetch_slots = GetParam() / 3},
+      CreateFrequencyPolicy({.slots = GetParam(), .layers = 7, .experts = 400, .experts_per_token = 16}), clock);
   ASSERT_TRUE(cache);
   std::vector<int32_t> experts = test::Range(0, 16);
   int wrong = 0;

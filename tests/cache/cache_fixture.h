@@ -22,9 +22,15 @@ class ExpertCacheTest : public testing::Test {
   void Make(int64_t slots, const FakeExpertOptions& options = {}, int64_t max_batch = 64, int64_t prefetch_slots = 0) {
     cache_.reset();
     source_ = std::make_unique<FakeExpertSource>(options);
-    Result<std::unique_ptr<ExpertCache>> cache =
-        ExpertCache::Create(*source_, {.slots = slots, .max_batch = max_batch, .prefetch_slots = prefetch_slots},
-                            CreateLayerLruPolicy(slots, 32), clock_);
+    Result<std::unique_ptr<ExpertCache>> cache = ExpertCache::Create(
+        *source_,
+        {.slots = slots,
+         .max_batch = max_batch,
+         .most_in_transit = as_engines_do_ ? 2 : 0,
+         .prefetch_slots = prefetch_slots},
+        as_engines_do_ ? CreateFrequencyPolicy({.slots = slots, .layers = 32, .experts = 128, .experts_per_token = 4})
+                       : CreateLayerLruPolicy(slots, 32),
+        clock_);
     ASSERT_TRUE(cache) << cache.error().message();
     cache_ = std::move(*cache);
   }
@@ -51,6 +57,8 @@ class ExpertCacheTest : public testing::Test {
     Drain(layer, experts);
   }
 
+  // The policy that engines use, and few experts in transit. Otherwise what leaves is easily foretold.
+  bool as_engines_do_ = false;
   SteadyClock clock_;
   std::unique_ptr<FakeExpertSource> source_;
   std::unique_ptr<ExpertCache> cache_;

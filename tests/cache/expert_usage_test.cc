@@ -77,6 +77,22 @@ TEST(ExpertUsage, LargeCountsFadeAndKeepTheirOrder) {
   }
 }
 
+TEST(ExpertUsage, NamesTheMostUsedFirst) {
+  ExpertUsage usage(3, 3, 1);
+  usage.Add(0, std::array{0});  // not asked for below
+  usage.Add(1, std::array{0, 2});
+  usage.Add(2, std::array{1});
+  usage.Add(2, std::array{1, 2});
+  const std::array layers = {1, 2};
+  const std::vector<ExpertKey> used = {{2, 1}, {1, 0}, {1, 2}, {2, 2}};
+  EXPECT_EQ(usage.MostUsed(layers, 5), used) << "not all six fit: those that were never used are left out";
+  EXPECT_EQ(usage.MostUsed(layers, 3), std::vector(used.begin(), used.begin() + 3));
+  std::vector<ExpertKey> all = used;
+  all.insert(all.end(), {{1, 1}, {2, 0}});
+  EXPECT_EQ(usage.MostUsed(layers, 6), all);
+  EXPECT_TRUE(ExpertUsage(3, 3, 1).MostUsed(layers, 5).empty());
+}
+
 TEST(ExpertUsage, TheFolderDoesNotFillUp) {
   const test::TempFolder folder;
   for (uint64_t id = 0; id < 20; ++id) ASSERT_TRUE(ExpertUsage(1, 1, id).Save(folder.path()));

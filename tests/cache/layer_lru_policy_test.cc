@@ -16,40 +16,40 @@ bool Any(int32_t) { return true; }
 
 TEST(LayerLruPolicy, EvictsTheLeastRecentlyUsedOfALayer) {
   const auto policy = CreateLayerLruPolicy(4, 1);
-  for (int32_t slot = 0; slot < 4; ++slot) policy->Inserted(slot, {0, slot});
+  for (int32_t slot = 0; slot < 4; ++slot) policy->Inserted(slot, {0, slot}, 1);
   EXPECT_EQ(policy->Victim(Any), 0);
-  policy->Used(0);
+  policy->Used(0, 1);
   EXPECT_EQ(policy->Victim(Any), 1);
-  policy->Used(1);
-  policy->Used(2);
+  policy->Used(1, 1);
+  policy->Used(2, 1);
   EXPECT_EQ(policy->Victim(Any), 3);
 }
 
 TEST(LayerLruPolicy, TakesFromTheLayerWithTheMostSlots) {
   const auto policy = CreateLayerLruPolicy(5, 3);
-  policy->Inserted(0, {0, 7});
-  policy->Inserted(1, {1, 7});
-  policy->Inserted(2, {1, 8});
-  policy->Inserted(3, {2, 7});
+  policy->Inserted(0, {0, 7}, 1);
+  policy->Inserted(1, {1, 7}, 1);
+  policy->Inserted(2, {1, 8}, 1);
+  policy->Inserted(3, {2, 7}, 1);
   EXPECT_EQ(policy->Victim(Any), 1);
   policy->Removed(1);
-  policy->Inserted(1, {0, 8});
+  policy->Inserted(1, {0, 8}, 1);
   EXPECT_EQ(policy->Victim(Any), 0);
 }
 
 TEST(LayerLruPolicy, AmongEqualLayersTakesFromTheOneUsedLast) {
   const auto policy = CreateLayerLruPolicy(6, 3);
-  for (int32_t slot = 0; slot < 6; ++slot) policy->Inserted(slot, {slot / 2, slot});
+  for (int32_t slot = 0; slot < 6; ++slot) policy->Inserted(slot, {slot / 2, slot}, 1);
   EXPECT_EQ(policy->Victim(Any), 4);
-  policy->Used(0);
+  policy->Used(0, 1);
   EXPECT_EQ(policy->Victim(Any), 1);
 }
 
 TEST(LayerLruPolicy, SkipsWhatMayNotBeEvicted) {
   const auto policy = CreateLayerLruPolicy(3, 2);
-  policy->Inserted(0, {0, 0});
-  policy->Inserted(1, {1, 1});
-  policy->Inserted(2, {1, 2});
+  policy->Inserted(0, {0, 0}, 1);
+  policy->Inserted(1, {1, 1}, 1);
+  policy->Inserted(2, {1, 2}, 1);
   EXPECT_EQ(policy->Victim([](int32_t slot) { return slot != 1; }), 2);
   EXPECT_EQ(policy->Victim([](int32_t slot) { return slot == 0; }), 0);
   EXPECT_EQ(policy->Victim([](int32_t) { return false; }), -1);
@@ -58,11 +58,11 @@ TEST(LayerLruPolicy, SkipsWhatMayNotBeEvicted) {
 TEST(LayerLruPolicy, ForgetsRemovedSlots) {
   const auto policy = CreateLayerLruPolicy(3, 5);
   EXPECT_EQ(policy->Victim(Any), -1);
-  policy->Inserted(2, {0, 2});
-  policy->Inserted(1, {0, 1});
+  policy->Inserted(2, {0, 2}, 1);
+  policy->Inserted(1, {0, 1}, 1);
   policy->Removed(2);
   EXPECT_EQ(policy->Victim(Any), 1);
-  policy->Inserted(2, {4, 9});
+  policy->Inserted(2, {4, 9}, 1);
   policy->Removed(1);
   EXPECT_EQ(policy->Victim(Any), 2);
 }
@@ -109,7 +109,7 @@ int64_t HitsOf(EvictionPolicy& policy, int64_t slots, const Trace& trace) {
         continue;
       }
       ++hits;
-      policy.Used(it->second);
+      policy.Used(it->second, 1);
     }
     for (const ExpertKey key : misses) {
       auto slot = static_cast<int32_t>(held.size());
@@ -118,7 +118,7 @@ int64_t HitsOf(EvictionPolicy& policy, int64_t slots, const Trace& trace) {
         policy.Removed(slot);
         held.erase(keys[static_cast<size_t>(slot)]);
       }
-      policy.Inserted(slot, key);
+      policy.Inserted(slot, key, 1);
       keys[static_cast<size_t>(slot)] = key;
       held[key] = slot;
     }

@@ -10,6 +10,7 @@
 #include "base/platform.h"
 #include "support/engine_runs.h"
 #include "support/fake_io_engine.h"
+#include "support/test_data.h"
 
 namespace deltafin {
 namespace {
@@ -21,8 +22,9 @@ struct Variation {
   std::string name;
   EngineOptions options = {};  // model, device and isa are filled in
   std::vector<int64_t> pieces = {kTokens};
-  uint64_t random_io = 0;  // seed of a fake I/O engine, 0 = a real one
-  int cache_experts = 0;   // expert slots, 0 = all
+  uint64_t random_io = 0;    // seed of a fake I/O engine, 0 = a real one
+  int cache_experts = 0;     // expert slots, 0 = all
+  bool keeps_state = false;  // a run before this one has left its usage counts
 };
 
 std::vector<int64_t> RandomPieces(uint32_t seed) {
@@ -51,6 +53,18 @@ std::vector<Variation> Variations() {
                  .pieces = {1, 2, 1, 4, 1},
                  .random_io = seed + 10,
                  .cache_experts = 24});
+  for (const int slots : {5, 40, 0})
+    v.push_back({.name = "WarmStart" + std::to_string(slots),
+                 .options = {.warm_start = true},
+                 .pieces = {3, 1},
+                 .cache_experts = slots,
+                 .keeps_state = true});
+  v.push_back({.name = "WarmStartRandomCompletions",
+               .options = {.warm_start = true},
+               .pieces = {2, 1},
+               .random_io = 31,
+               .cache_experts = 24,
+               .keeps_state = true});
   for (const int threads : {1, 2, 3, 4})
     v.push_back({.name = "Threads" + std::to_string(threads), .options = {.threads = threads}, .pieces = {7}});
   v.push_back({.name = "OneByOne", .pieces = {1}});
@@ -96,6 +110,14 @@ Result<std::vector<float>> Logits(const std::string& folder, const std::string& 
     if (!probe.ok()) return Failure(probe.error());
     const uint64_t slot = probe->plan().rows[3].bytes / static_cast<uint64_t>(probe->plan().expert_slots);
     options.expert_cache = slot * static_cast<uint64_t>(probe->spec().num_experts_per_token + v.cache_experts - 1);
+  }
+  const test::TempFolder state;
+  if (v.keeps_state) {
+    options.state_dir = state.path();
+    test::OpenedEngine earlier(options);
+    if (!earlier.ok()) return Failure(earlier.error());
+    DFIN_TRY(Session session, earlier->NewSession());
+    DFIN_TRY_VOID(test::AllLogits(*earlier, session, RandomTokens(earlier->spec().vocab_size), v.pieces));
   }
   test::OpenedEngine::IoFactory io;
   if (v.random_io != 0) {

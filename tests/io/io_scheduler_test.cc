@@ -177,6 +177,21 @@ TEST_F(IoSchedulerTest, GuessesLeaveTheWindowToReadsThatSomebodyWantsForSure) {
   EXPECT_THAT(ends_.codes(), ElementsAre("ok", "ok"));
 }
 
+TEST_F(IoSchedulerTest, BackgroundReadsTakeTheWholeWindowUnlessTheyYield) {
+  for (const bool yields : {false, true}) {
+    Make({.chunk_bytes = kChunk, .window_bytes = 32 * kChunk, .background_yields = yields}, {.depth = 64});
+    engine_->Hold();
+    Read(1, IoPriority::kBackground, 8, 0, 20 * kChunk);
+    engine_->WaitUntilSubmitted(yields ? 8 : 20);
+    Read(2, IoPriority::kDemand, 0, 30 * kChunk, 10 * kChunk);
+    engine_->WaitUntilSubmitted(yields ? 18 : 30);
+    EXPECT_EQ(engine_->reads(), yields ? 18u : 30u);
+    engine_->Release();
+    ends_.WaitFor(yields ? 4 : 2);
+  }
+  EXPECT_THAT(ends_.codes(), ElementsAre("ok", "ok", "ok", "ok"));
+}
+
 TEST_F(IoSchedulerTest, ARaisedPrefetchJoinsTheDemandReadsAtTheirEnd) {
   MakeBusy();
   Read(1, IoPriority::kPrefetch, 8, 1 * kChunk, kChunk);
