@@ -16,12 +16,12 @@
 namespace deltafin {
 
 struct TensorView {
-  const std::byte* data = nullptr;  // aligned to the element size
+  const std::byte* data = nullptr;  // aligned to the element size; kBf12: to kBf12Alignment
   DType dtype = DType::kF32;
   Shape shape;
 
   bool empty() const { return data == nullptr; }
-  int64_t bytes() const { return shape.elements() * ByteSize(dtype); }
+  int64_t bytes() const { return shape.elements() * ByteSize(dtype); }  // not of kBf12
   const float* f32() const {
     DFIN_DCHECK(dtype == DType::kF32, "tensor is not F32");
     return reinterpret_cast<const float*>(data);
