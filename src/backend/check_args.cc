@@ -15,7 +15,8 @@ void CheckVector(const TensorView& weight, int64_t width) {
 }
 
 void CheckMatrix(const TensorView& weight, const ConstRows& x, const Rows& out) {
-  DFIN_CHECK(IsWeightType(weight.dtype) && weight.shape.rank() == 2, "weight must be BF16 or F32 [N, K]");
+  DFIN_CHECK((IsWeightType(weight.dtype) || weight.dtype == DType::kBf12) && weight.shape.rank() == 2,
+             "weight must be BF16, BF12 or F32 [N, K]");
   DFIN_CHECK(weight.shape[1] == x.width, "weight's K differs from the width of x");
   DFIN_CHECK(HasShape(out, x.rows, weight.shape[0]), "out must be [R, N]");
 }

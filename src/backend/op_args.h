@@ -3,7 +3,8 @@
 // R is the number of rows (tokens) of the call, from 1 to thousands. Every operation is row-invariant: the bits of one
 // output row depend on that row's inputs only, never on R, on the other rows, or on the thread count (ARCHITECTURE section
 // 0, decision 1). So each dot product runs over its inner dimension in one order that is fixed for a backend and
-// instruction set. Activations are float32, weights BF16, F32 or MXFP4 as stored. Views are valid for the call only.
+// instruction set. Activations are float32, weights BF16, F32 or MXFP4 as stored, or BF16 in its 12-bit form (BF12), which
+// gives the same bits as BF16. Views are valid for the call only.
 // Inputs and outputs must not overlap unless said.
 // Formulas: K3 technical report section 2; names of weights are the checkpoint's.
 #pragma once
@@ -34,7 +35,7 @@ struct RmsNormArgs {
 
 // out = x W^T.
 struct LinearArgs {
-  TensorView weight;  // [N, K] BF16 or F32
+  TensorView weight;  // [N, K] BF16, BF12 or F32
   ConstRows x;        // [R, K]
   Rows out;           // [R, N]
 };
@@ -42,7 +43,7 @@ struct LinearArgs {
 // Several matrices applied to the same input: one fork-join, one pass over x.
 struct LinearGroupArgs {
   struct Part {
-    TensorView weight;  // [N_i, K] BF16 or F32
+    TensorView weight;  // [N_i, K] BF16, BF12 or F32
     Rows out;           // [R, N_i]
   };
   ConstRows x;  // [R, K]
@@ -122,7 +123,7 @@ struct MixResidualsArgs {
 // first), in descending order of that sum; weight = s / (sum of the chosen s + 1e-20) * scaling. The bias steers the choice only.
 struct RouterArgs {
   ConstRows x;        // [R, H]
-  TensorView weight;  // [experts, H] BF16
+  TensorView weight;  // [experts, H] BF16 or BF12
   TensorView bias;    // [experts] F32
   int64_t top_k = 0;
   float scaling = 1;

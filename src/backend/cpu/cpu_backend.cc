@@ -38,7 +38,7 @@ ScratchPlan PlanFor(const WorkspaceLimits& limits) {
   plan.inner = PadColumns(std::max(limits.max_inner, limits.max_expert_inner));
   plan.expert = PadColumns(limits.max_expert_inner);
   const int64_t worker =
-      std::max({cpu::MatrixScratchFloats(), cpu::KdaScratchFloats(limits.kda_head_dim),
+      std::max({cpu::MatrixScratchFloats(), cpu::Bf12ScratchFloats(), cpu::KdaScratchFloats(limits.kda_head_dim),
                 cpu::MlaScratchFloats(limits.mla_latent_width), cpu::ConvScratchFloats(kLongestConv)});
   plan.worker = PadColumns(worker);
   return plan;
@@ -212,7 +212,8 @@ class CpuBackend final : public Backend {
           const int64_t n = part.out.width;
           if (begin < n && end > 0) {
             const cpu::LinearTask task = {&part.weight, Input(), rows, part.out.Slice(first, rows)};
-            kernels_.linear(task, std::max<int64_t>(begin, 0), std::min(end, n), WorkerScratch(worker));
+            const auto linear = part.weight.dtype == DType::kBf12 ? kernels_.linear_bf12 : kernels_.linear;
+            linear(task, std::max<int64_t>(begin, 0), std::min(end, n), WorkerScratch(worker));
           }
           begin -= n;
           end -= n;

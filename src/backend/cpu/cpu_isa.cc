@@ -47,6 +47,7 @@ std::string_view ToString(Isa isa) {
 CpuKernels KernelsFor(Isa isa) {
   CpuKernels kernels = {};
   FillLinear(isa, kernels);
+  FillLinearBf12(isa, kernels);
   FillMxfp4(isa, kernels);
   FillNormAct(isa, kernels);
   FillAttnRes(isa, kernels);

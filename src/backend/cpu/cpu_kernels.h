@@ -30,7 +30,7 @@ inline constexpr int64_t PadColumns(int64_t columns) {
 
 // out[r, n] = x[r] . weight[n], x prepared by `split_columns` for as many rows.
 struct LinearTask {
-  const TensorView* weight = nullptr;  // [N, K] BF16 or F32
+  const TensorView* weight = nullptr;  // [N, K] BF16 or F32 (linear), BF12 (linear_bf12)
   const float* x = nullptr;            // rows * PadColumns(K) floats
   int64_t rows = 0;                    // <= kMatrixRows
   Rows out;                            // [rows, N]
@@ -48,6 +48,7 @@ struct Mxfp4Task {
 
 // Scratch floats one worker needs, by kernel family. All scratch is aligned to 64 bytes.
 int64_t MatrixScratchFloats();
+int64_t Bf12ScratchFloats();
 int64_t KdaScratchFloats(int64_t head_dim);
 int64_t MlaScratchFloats(int64_t latent_width);
 int64_t ConvScratchFloats(int64_t taps);
@@ -59,6 +60,7 @@ struct CpuKernels {
   void (*group_columns)(const float* x, int64_t columns, int64_t row, int64_t rows, float* prepared);
   // Outputs [begin, end).
   void (*linear)(const LinearTask& task, int64_t begin, int64_t end, float* scratch);
+  void (*linear_bf12)(const LinearTask& task, int64_t begin, int64_t end, float* scratch);
   void (*mxfp4)(const Mxfp4Task& task, int64_t begin, int64_t end, float* scratch);
 
   // Rows [begin, end).
@@ -83,6 +85,7 @@ struct CpuKernels {
 
 // Each fills its part of the table. `isa` must be one this build has (IsBuilt in cpu_isa.cc).
 void FillLinear(Isa isa, CpuKernels& kernels);
+void FillLinearBf12(Isa isa, CpuKernels& kernels);
 void FillMxfp4(Isa isa, CpuKernels& kernels);
 void FillNormAct(Isa isa, CpuKernels& kernels);
 void FillAttnRes(Isa isa, CpuKernels& kernels);

@@ -1,5 +1,8 @@
 // Embed, Linear, RmsNorm and the elementwise operations.
+#include <vector>
+
 #include "backend/reference/ref_ops.h"
+#include "tensor/bf12.h"
 
 namespace deltafin::ref {
 
@@ -22,7 +25,25 @@ void RmsNorm(const RmsNormArgs& args) {
   }
 }
 
+namespace {
+
+// The values of a 12-bit matrix, as BF16.
+std::vector<uint16_t> Decode(const TensorView& weight) {
+  const Bf12View matrix(weight);
+  std::vector<uint16_t> values(static_cast<size_t>(weight.shape.elements()));
+  for (int64_t n = 0; n < matrix.rows(); ++n)
+    DecodeBf12Row(matrix.Row(n), matrix.columns(), values.data() + n * matrix.columns());
+  return values;
+}
+
+}  // namespace
+
 void Linear(const LinearArgs& args) {
+  if (args.weight.dtype == DType::kBf12) {
+    const std::vector<uint16_t> values = Decode(args.weight);
+    Linear({{reinterpret_cast<const std::byte*>(values.data()), DType::kBF16, args.weight.shape}, args.x, args.out});
+    return;
+  }
   const int64_t outputs = args.weight.shape[0], inner = args.weight.shape[1];
   for (int64_t r = 0; r < args.x.rows; ++r) {
     const float* x = args.x.row(r);
