@@ -38,7 +38,9 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--experts", experts, "Folder of an expert set made by pack, one for each drive (repeatable)")
       ->type_name("DIR");
   app.add_flag("--verify-reads", verify_reads, "Check every expert that is read against its checksum");
-  app.add_option("--dense", dense, "Folder of packed dense weights")->type_name("DIR");
+  app.add_option("--dense", dense,
+                 "Folder of dense weights in 12 bits, made by pack --dense: same results, less memory")
+      ->type_name("DIR");
   app.add_option("--draft", draft, "Drafting: auto or off");
   app.add_option("--draft-model", draft_model, "Drafting model")->type_name("DIR");
   app.add_option("--max-drafts", max_drafts, "Most drafted tokens in a pass");
@@ -46,8 +48,6 @@ void CommonOptions::AddTo(CLI::App& app) {
 
 Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   const auto refuse = [](const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); };
-  if (!dense.empty())
-    return refuse("--dense: this version reads dense weights from the shards in --model; leave the option out");
   if (draft != "auto" && draft != "off")
     return refuse("--draft " + draft + ": this version has no drafter; expected auto or off");
   if (!draft_model.empty() || max_drafts != 0)
@@ -76,6 +76,7 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   out.isa = isa;
   out.io = io;
   out.experts = experts;
+  out.dense = dense;
   out.verify_reads = verify_reads;
   if (prefetch != "auto" && prefetch != "off") return refuse("--prefetch " + prefetch + ": expected auto or off");
   out.prefetch = prefetch == "auto";

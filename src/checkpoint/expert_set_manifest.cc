@@ -11,7 +11,7 @@
 #include "checkpoint/compact_scales.h"
 #include "checkpoint/expert_set_index.h"
 #include "checkpoint/hex.h"
-#include "checkpoint/integrity.h"
+#include "checkpoint/manifest_text.h"
 #include "checkpoint/safetensors.h"
 
 namespace deltafin {
@@ -19,8 +19,6 @@ namespace {
 
 constexpr std::string_view kFormat = "deltafin-experts";
 constexpr uint64_t kVersion = 1;
-constexpr std::string_view kChecksumKey = ",\"checksum\":\"";
-constexpr std::string_view kTextEnd = "\"}\n";
 
 constexpr size_t kMaxDrives = 64;
 constexpr uint64_t kMaxPage = uint64_t{2} << 20;
@@ -29,12 +27,6 @@ constexpr int64_t kMaxRecords = int64_t{1} << 22;
 constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 31;
 constexpr uint64_t kMaxIndexFileBytes = uint64_t{1} << 30;
 constexpr uint64_t kMaxGeneration = uint64_t{1} << 32;
-
-std::string PlainText(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
-}
 
 Json PiecesToJson(const std::vector<ExpertPieceFile>& pieces) {
   Json list = Json::array();
@@ -85,101 +77,8 @@ Json ToJson(const ExpertSetManifest& m) {
   return json;
 }
 
-// Reads members of an object and keeps the first complaint.
-class Reader {
- public:
-  Reader(const Json& object, const std::string& what, std::string where) : what_(what), where_(std::move(where)) {
-    if (object.is_object())
-      object_ = &object;
-    else
-      Complain("", "an object", "another type");
-  }
-
-  uint64_t Number(const char* key, uint64_t least, uint64_t most) {
-    const Json* value = Member(key);
-    if (value != nullptr && value->is_number_unsigned()) {
-      const auto number = value->get<uint64_t>();
-      if (number >= least && number <= most) return number;
-      Complain(key, Cat("a number from ", least, " to ", most), number);
-    } else if (value != nullptr) {
-      Complain(key, "a whole number that is not negative", "something else");
-    }
-    return least;
-  }
-  int64_t Int(const char* key, int64_t least, int64_t most) {
-    return static_cast<int64_t>(Number(key, static_cast<uint64_t>(least), static_cast<uint64_t>(most)));
-  }
-  double Rate(const char* key) {
-    const Json* value = Member(key);
-    if (value == nullptr) return 0;
-    const double rate = value->is_number() ? value->get<double>() : -1;
-    if (rate >= 0 && rate < 1e18) return rate;
-    Complain(key, "a rate of at least 0", "something else");
-    return 0;
-  }
-  bool Flag(const char* key) {
-    const Json* value = Member(key);
-    if (value != nullptr && !value->is_boolean()) Complain(key, "true or false", "something else");
-    return value != nullptr && value->is_boolean() && value->get<bool>();
-  }
-  std::string Text(const char* key, size_t most) {
-    const Json* value = Member(key);
-    if (value == nullptr) return "";
-    if (!value->is_string() || value->get_ref<const std::string&>().size() > most) {
-      Complain(key, Cat("a text of at most ", most, " bytes"), "something else");
-      return "";
-    }
-    return PlainText(value->get<std::string>());
-  }
-  std::string FileName(const char* key) {
-    std::string name = Text(key, 255);
-    if (ok() && !IsPlainFileName(name)) Complain(key, "the name of a file in the same folder", "something else");
-    return name;
-  }
-  uint64_t Hex(const char* key) {
-    const std::optional<uint64_t> value = FromHex(Text(key, 16));
-    if (ok() && !value) Complain(key, "16 hexadecimal digits", "something else");
-    return value.value_or(0);
-  }
-  // Calls `read` with a Reader for every element, of `least` to `most`.
-  template <typename Read>
-  void List(const char* key, size_t least, size_t most, Read read) {
-    const Json* value = Member(key);
-    if (value == nullptr) return;
-    if (!value->is_array() || value->size() < least || value->size() > most)
-      return Complain(key, Cat("a list of ", least, " to ", most), "something else");
-    for (size_t i = 0; ok() && i < value->size(); ++i) {
-      Reader element((*value)[i], what_, Cat(where_, key, "[", i, "]."));
-      if (element.ok()) read(element);
-      if (ok() && !element.ok()) status_ = std::move(element.status_);
-    }
-  }
-
-  bool ok() const { return status_.has_value(); }
-  Status TakeStatus() { return std::move(status_); }
-  const std::string& what() const { return what_; }
-
- private:
-  const Json* Member(const char* key) {
-    if (!ok()) return nullptr;
-    const auto it = object_->find(key);
-    if (it != object_->end()) return &*it;
-    Complain(key, "this member", "nothing");
-    return nullptr;
-  }
-  template <typename Got>
-  void Complain(const char* key, const std::string& expected, const Got& got) {
-    if (ok()) status_ = Fail(ErrorCode::kCorrupt, what_, ": ", where_, key, ": expected ", expected, ", got ", got);
-  }
-
-  const Json* object_ = nullptr;
-  const std::string& what_;
-  const std::string where_;
-  Status status_;
-};
-
-void ReadPieces(Reader& in, const char* key, std::vector<ExpertPieceFile>& pieces) {
-  in.List(key, 0, kMaxCutPieces, [&](Reader& from) {
+void ReadPieces(ManifestReader& in, const char* key, std::vector<ExpertPieceFile>& pieces) {
+  in.List(key, 0, kMaxCutPieces, [&](ManifestReader& from) {
     ExpertPieceFile piece;
     piece.cut.drive = static_cast<int32_t>(from.Int("drive", 0, kMaxDrives - 1));
     piece.cut.begin = from.Number("begin", 0, kMaxRecordBytes);
@@ -191,8 +90,8 @@ void ReadPieces(Reader& in, const char* key, std::vector<ExpertPieceFile>& piece
   });
 }
 
-void ReadTables(Reader& in, ExpertSetManifest& m) {
-  in.List("tables", 1, 4, [&](Reader& from) {
+void ReadTables(ManifestReader& in, ExpertSetManifest& m) {
+  in.List("tables", 1, 4, [&](ManifestReader& from) {
     ExpertTable table;
     table.whole = static_cast<int32_t>(from.Int("whole", 0, 3));
     table.record_bytes = from.Number("record_bytes", 1, kMaxRecordBytes);
@@ -204,7 +103,7 @@ void ReadTables(Reader& in, ExpertSetManifest& m) {
   });
 }
 
-ExpertSetManifest ReadMembers(Reader& in) {
+ExpertSetManifest ReadMembers(ManifestReader& in) {
   ExpertSetManifest m;
   m.set_id = in.Hex("set_id");
   m.generation = in.Number("generation", 1, kMaxGeneration);
@@ -217,7 +116,7 @@ ExpertSetManifest ReadMembers(Reader& in) {
   m.page = in.Number("page", 512, kMaxPage);
   m.checksum_chunk = in.Number("checksum_chunk", 512, kMaxRecordBytes);
   m.compact = in.Flag("compact");
-  in.List("drives", 1, kMaxDrives, [&](Reader& from) {
+  in.List("drives", 1, kMaxDrives, [&](ManifestReader& from) {
     ExpertSetDrive drive;
     drive.name = from.Text("name", 4096);
     drive.bytes_per_second = from.Rate("bytes_per_second");
@@ -335,41 +234,15 @@ class Consistency {
   std::map<std::pair<int32_t, std::string>, FileUse> files_;
 };
 
-// The text without its checksum; kCorrupt when the checksum is not that of the text.
-Result<std::string_view> CheckChecksum(std::string_view text, const std::string& what) {
-  const size_t tail = kChecksumKey.size() + 16 + kTextEnd.size();
-  const size_t body = text.size() < tail ? 0 : text.size() - tail;
-  if (body > 0) {
-    const std::string expected = Cat(kChecksumKey, ToHex(Hash64(text.substr(0, body))), kTextEnd);
-    if (text.substr(body) == expected) return text.substr(0, body);
-  }
-  return Fail(ErrorCode::kCorrupt, what, ": expected a manifest that ends with its own checksum, got ",
-              body > 0 ? "another checksum or none" : "too few bytes", ": the file is torn or damaged");
-}
-
 }  // namespace
 
-std::string ExpertSetManifest::ToText() const {
-  std::string text = DumpJson(ToJson(*this));
-  text.pop_back();  // the closing brace
-  return text + Cat(kChecksumKey, ToHex(Hash64(text)), kTextEnd);
-}
+std::string ExpertSetManifest::ToText() const { return ManifestText(ToJson(*this)); }
 
 Result<ExpertSetManifest> ExpertSetManifest::FromText(std::string_view text, const std::string& what) {
   if (text.size() > kMaxManifestBytes)
     return Fail(ErrorCode::kCorrupt, what, ": expected at most ", kMaxManifestBytes, " bytes, got ", text.size());
-  DFIN_TRY_VOID(CheckChecksum(text, what));
-  DFIN_TRY(const Json json, ParseJson(text, what));
-  Reader in(json, what, "");
-  const std::string format = in.Text("format", 64);
-  const uint64_t version = in.Number("version", 1, UINT64_MAX);
-  DFIN_TRY_VOID(in.TakeStatus());
-  if (format != kFormat)
-    return Fail(ErrorCode::kCorrupt, what, ": format: expected '", kFormat, "', got '", format, "'");
-  if (version > kVersion)
-    return Fail(ErrorCode::kUnsupported, what, ": version: expected ", kVersion, ", got ", version,
-                ": written by a newer deltafin; use that one");
-  Reader members(json, what, "");
+  DFIN_TRY(const Json json, ParseManifest(text, {kFormat, kVersion}, what));
+  ManifestReader members(json, what, "");
   ExpertSetManifest manifest = ReadMembers(members);
   DFIN_TRY_VOID(members.TakeStatus());
   DFIN_TRY_VOID(Consistency(manifest, what).Check());

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kCancelPoll{20};  // a CancelToken cannot wake anybody
 
-std::string UnitName(const Checkpoint& checkpoint, int unit) {
-  const bool is_head = unit == static_cast<int>(checkpoint.spec().layers.size());
+std::string UnitName(const DenseSource& source, int unit) {
+  const bool is_head = unit == source.layers();
   return is_head ? "streaming the head's weights" : Cat("streaming the dense weights of layer ", unit);
 }
 
@@ -23,13 +23,13 @@ uint64_t LayerStreamer::BufferBytes(const std::vector<UnitLayout>& layouts, cons
   return bytes;
 }
 
-Result<std::unique_ptr<LayerStreamer>> LayerStreamer::Create(const Checkpoint& checkpoint, IoScheduler& io,
+Result<std::unique_ptr<LayerStreamer>> LayerStreamer::Create(const DenseSource& source, IoScheduler& io,
                                                              const std::vector<UnitLayout>& layouts,
                                                              std::vector<int> units, int buffers) {
   DFIN_CHECK(!units.empty() && buffers >= 2, "streaming needs units and two buffers");
   const uint64_t bytes = BufferBytes(layouts, units);
   DFIN_TRY(AlignedBuffer memory, AlignedBuffer::Create(bytes * static_cast<uint64_t>(buffers)));
-  std::unique_ptr<LayerStreamer> streamer(new LayerStreamer(checkpoint, io, layouts, std::move(units), buffers));
+  std::unique_ptr<LayerStreamer> streamer(new LayerStreamer(source, io, layouts, std::move(units), buffers));
   streamer->memory_ = std::make_shared<AlignedBuffer>(std::move(memory));
   for (size_t i = 0; i < streamer->buffers_.size(); ++i) {
     streamer->buffers_[i]->data = streamer->memory_->data() + i * bytes;
@@ -40,9 +40,9 @@ Result<std::unique_ptr<LayerStreamer>> LayerStreamer::Create(const Checkpoint& c
   return streamer;
 }
 
-LayerStreamer::LayerStreamer(const Checkpoint& checkpoint, IoScheduler& io, const std::vector<UnitLayout>& layouts,
+LayerStreamer::LayerStreamer(const DenseSource& source, IoScheduler& io, const std::vector<UnitLayout>& layouts,
                              std::vector<int> units, int buffers)
-    : checkpoint_(checkpoint), io_(io), layouts_(layouts), units_(std::move(units)) {
+    : source_(source), io_(io), layouts_(layouts), units_(std::move(units)), checked_(layouts.size(), false) {
   for (int i = 0; i < buffers; ++i) buffers_.push_back(std::make_unique<Buffer>());
 }
 
@@ -73,7 +73,7 @@ size_t LayerStreamer::Distance(size_t position, int unit) const {
 void LayerStreamer::Start(Buffer& buffer, int unit, IoPriority priority) {
   buffer.unit = unit;
   buffer.settled = false;
-  StartReads(checkpoint_, layouts_[static_cast<size_t>(unit)], buffer.data, io_, priority, buffer.tag, buffer.reads);
+  StartReads(source_, layouts_[static_cast<size_t>(unit)], buffer.data, io_, priority, buffer.tag, buffer.reads);
 }
 
 void LayerStreamer::Empty(Buffer& buffer) {
@@ -166,9 +166,14 @@ Result<const std::byte*> LayerStreamer::Pin(int unit, CancelToken cancel) {
     const int64_t from = clock_.NowNs();
     Status status = Read(unit, buffer, cancel);
     wait_seconds_ += SecondsBetween(from, clock_.NowNs());
-    if (!status) return FailWith(std::move(status), UnitName(checkpoint_, unit));
+    if (!status) return FailWith(std::move(status), UnitName(source_, unit));
     const UnitLayout& layout = layouts_[static_cast<size_t>(unit)];
     Settle(layout, buffer->data);
+    if (Status sound = CheckUnit(source_, layout, buffer->data, !checked_[static_cast<size_t>(unit)]); !sound) {
+      buffer->unit = -1;
+      return FailWith(std::move(sound), UnitName(source_, unit));
+    }
+    checked_[static_cast<size_t>(unit)] = true;
     buffer->settled = true;
     streamed_bytes_ += layout.payload_bytes;
   }

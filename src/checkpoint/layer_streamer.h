@@ -1,7 +1,7 @@
 // LayerStreamer: units of dense weights that do not stay in memory, passing through a ring of buffers.
 //
 // While one unit is in use the next ones, in ring order, are being read. Pinning another unit than the next works and
-// costs a read. The checkpoint, the scheduler and the layouts outlive the streamer. Nothing is allocated after
+// costs a read. What the source names, the scheduler and the layouts outlive the streamer. Nothing is allocated after
 // Create(). Thread rule: engine thread only. Errors: those of the reads, naming the unit, and kCancelled; the unit can
 // be pinned again. A buffer that reads are still writing to is nobody's until they end; the destructor does not wait
 // for them (checkpoint/read_group.h). Reads that hang keep their buffer; when no other is left, pinning is kDeadline.
@@ -22,7 +22,7 @@ namespace deltafin {
 class LayerStreamer {
  public:
   // `units`: which of `layouts` are streamed, ascending. Reading the first ones begins at once.
-  static Result<std::unique_ptr<LayerStreamer>> Create(const Checkpoint& checkpoint, IoScheduler& io,
+  static Result<std::unique_ptr<LayerStreamer>> Create(const DenseSource& source, IoScheduler& io,
                                                        const std::vector<UnitLayout>& layouts, std::vector<int> units,
                                                        int buffers);
   // Bytes of one buffer.
@@ -55,7 +55,7 @@ class LayerStreamer {
     ReadGroup reads;
   };
 
-  LayerStreamer(const Checkpoint& checkpoint, IoScheduler& io, const std::vector<UnitLayout>& layouts,
+  LayerStreamer(const DenseSource& source, IoScheduler& io, const std::vector<UnitLayout>& layouts,
                 std::vector<int> units, int buffers);
   Buffer* Find(int unit);
   size_t Position(int unit) const;
@@ -70,10 +70,11 @@ class LayerStreamer {
   static void Empty(Buffer& buffer);
   void ReadAhead(size_t position);
 
-  const Checkpoint& checkpoint_;
+  const DenseSource source_;
   IoScheduler& io_;
   const std::vector<UnitLayout>& layouts_;
   const std::vector<int> units_;
+  std::vector<bool> checked_;  // [units] whether all bytes were compared with their checksum, if they have one
   std::shared_ptr<AlignedBuffer> memory_;
   std::vector<std::unique_ptr<Buffer>> buffers_;
   SteadyClock clock_;

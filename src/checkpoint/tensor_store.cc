@@ -6,7 +6,6 @@
 #include "checkpoint/embedding_reader.h"
 #include "checkpoint/layer_streamer.h"
 #include "checkpoint/unit_layout.h"
-#include "spec/tensor_table.h"
 
 namespace deltafin {
 namespace {
@@ -14,21 +13,10 @@ namespace {
 // How often a load looks at its cancel token and reports progress.
 constexpr std::chrono::milliseconds kPoll{50};
 
-size_t LayerCount(const Checkpoint& checkpoint) { return checkpoint.spec().layers.size(); }
-
-std::vector<UnitLayout> LayOutUnits(const Checkpoint& checkpoint) {
+std::vector<UnitLayout> LayOutUnits(const DenseSource& source) {
   std::vector<UnitLayout> layouts;
-  for (int l = 0; l < static_cast<int>(LayerCount(checkpoint)); ++l)
-    layouts.push_back(LayOutUnit(checkpoint, checkpoint.DenseNames(l), LayerTensorName(l, "").size()));
-  layouts.push_back(LayOutUnit(checkpoint, checkpoint.DenseNames(-1), 0, kEmbedTokens));
+  for (int32_t unit = 0; unit <= source.layers(); ++unit) layouts.push_back(LayOutDenseUnit(source, unit));
   return layouts;
-}
-
-UnitLayout LayOutEmbedding(const Checkpoint& checkpoint) {
-  const std::vector<std::string>& globals = checkpoint.DenseNames(-1);
-  const auto it = std::find(globals.begin(), globals.end(), kEmbedTokens);
-  DFIN_CHECK(it != globals.end(), "every spec has an embedding table");
-  return LayOutUnit(checkpoint, std::span(&*it, 1), 0);
 }
 
 // Units that `plan` keeps (or streams).
@@ -42,19 +30,33 @@ std::vector<int> UnitsWhere(const ResidencyPlan& plan, bool resident) {
 }  // namespace
 
 struct TensorStore::State {
-  State(const Checkpoint& checkpoint, IoScheduler& io)
-      : checkpoint(checkpoint),
+  State(const DenseSource& source, IoScheduler& io)
+      : source(source),
         io(io),
         load_tag(io.NewTag()),
-        layouts(LayOutUnits(checkpoint)),
-        embedding_layout(LayOutEmbedding(checkpoint)),
+        layouts(LayOutUnits(source)),
+        embedding_layout(LayOutEmbedding(*source.checkpoint)),
         unit_base(layouts.size(), nullptr),
-        embedding(checkpoint, io) {}
+        embedding(*source.checkpoint, io) {}
+
+  // Reads of a load that are on their way, a group for each part.
+  struct Loading {
+    uint64_t bytes_done() const {
+      uint64_t sum = 0;
+      for (const std::unique_ptr<ReadGroup>& group : groups) sum += group->bytes_done();
+      return sum;
+    }
+    std::vector<std::unique_ptr<ReadGroup>> groups;
+    uint64_t total = 0;
+    const Progress& progress;
+    CancelToken cancel;
+  };
 
   Status Load(const ResidencyPlan& plan, const Progress& progress, CancelToken cancel);
-  Status WaitForLoad(ReadGroup& reads, uint64_t total, const Progress& progress, CancelToken cancel);
+  Status WaitForPart(const Loading& loading, size_t index);
+  Status FailLoad(const Loading& loading);
 
-  const Checkpoint& checkpoint;
+  const DenseSource source;
   IoScheduler& io;
   const IoTag load_tag;
   const std::vector<UnitLayout> layouts;  // [layers + 1]
@@ -63,6 +65,7 @@ struct TensorStore::State {
   std::vector<const std::byte*> unit_base;  // [layers + 1], null: streamed
   EmbeddingReader embedding;
   std::unique_ptr<LayerStreamer> streamer;  // null when everything is resident
+  uint64_t loaded_bytes = 0;
 };
 
 Status TensorStore::State::Load(const ResidencyPlan& plan, const Progress& progress, CancelToken cancel) {
@@ -90,45 +93,76 @@ Status TensorStore::State::Load(const ResidencyPlan& plan, const Progress& progr
   }
   if (plan.embedding_resident) add(embedding_layout);
 
-  ReadGroup reads(resident);
-  for (const Part& part : parts)
-    StartReads(checkpoint, *part.layout, part.data, io, IoPriority::kDemand, load_tag, reads);
-  DFIN_TRY_VOID(WaitForLoad(reads, payload, progress, cancel));
-  for (const Part& part : parts) Settle(*part.layout, part.data);
+  // A group for each part: what has come is checked while the rest is on its way.
+  Loading loading{{}, payload, progress, cancel};
+  for (const Part& part : parts) {
+    loading.groups.push_back(std::make_unique<ReadGroup>(resident));
+    StartReads(source, *part.layout, part.data, io, IoPriority::kDemand, load_tag, *loading.groups.back());
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    DFIN_TRY_VOID(WaitForPart(loading, i));
+    Settle(*parts[i].layout, parts[i].data);
+    Status sound = CheckUnit(source, *parts[i].layout, parts[i].data, true);
+    if (!sound) {
+      io.Cancel(load_tag);
+      return FailWith(std::move(sound), "loading the dense weights");
+    }
+  }
+  loaded_bytes = payload;
+  if (progress) progress(payload, payload);
   if (plan.embedding_resident) embedding.SetTable(parts.back().data + embedding_layout.tensors[0].at);
   return {};
 }
 
-Status TensorStore::State::WaitForLoad(ReadGroup& reads, uint64_t total, const Progress& progress, CancelToken cancel) {
-  while (!reads.WaitFor(kPoll)) {
-    if (progress) progress(reads.bytes_done(), total);
-    // What the drives have begun comes into memory that nobody looks at.
-    if (cancel.cancelled() || reads.failed()) io.Cancel(load_tag);
-    if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, "loading the dense weights: cancelled");
+// Part `index`, or until another one fails.
+Status TensorStore::State::WaitForPart(const Loading& loading, size_t index) {
+  const auto failed = [](const std::unique_ptr<ReadGroup>& group) { return group->failed(); };
+  for (bool arrived = false; !arrived;) {
+    arrived = loading.groups[index]->WaitFor(kPoll);
+    if (std::any_of(loading.groups.begin(), loading.groups.end(), failed)) return FailLoad(loading);
+    if (arrived) break;
+    if (loading.cancel.cancelled()) {
+      io.Cancel(load_tag);
+      return Fail(ErrorCode::kCancelled, "loading the dense weights: cancelled");
+    }
+    if (loading.progress) loading.progress(loading.bytes_done(), loading.total);
   }
-  Status status = reads.Wait();
-  if (!status) return FailWith(std::move(status), "loading the dense weights");
-  if (progress) progress(total, total);
-  return {};
+  return loading.groups[index]->Wait();
 }
 
-std::vector<uint64_t> TensorStore::UnitBytes(const Checkpoint& checkpoint) {
+// Ends all reads; what the drives have begun comes into memory that nobody looks at.
+Status TensorStore::State::FailLoad(const Loading& loading) {
+  io.Cancel(load_tag);
+  Status first;
+  for (const std::unique_ptr<ReadGroup>& group : loading.groups) {
+    while (!group->WaitFor(kPoll))
+      if (loading.cancel.cancelled()) return Fail(ErrorCode::kCancelled, "loading the dense weights: cancelled");
+    Status status = group->Wait();
+    // Those that were cancelled are not the cause.
+    if (!status && (first || first.error().code() == ErrorCode::kCancelled)) first = std::move(status);
+  }
+  DFIN_CHECK(!first, "called when a part has failed");
+  return FailWith(std::move(first), "loading the dense weights");
+}
+
+std::vector<uint64_t> TensorStore::UnitBytes(const DenseSource& source) {
   std::vector<uint64_t> bytes;
-  for (const UnitLayout& layout : LayOutUnits(checkpoint)) bytes.push_back(layout.buffer_bytes);
+  for (const UnitLayout& layout : LayOutUnits(source)) bytes.push_back(layout.buffer_bytes);
   return bytes;
 }
 
 uint64_t TensorStore::EmbeddingBytes(const Checkpoint& checkpoint) { return LayOutEmbedding(checkpoint).buffer_bytes; }
 
-Result<std::unique_ptr<TensorStore>> TensorStore::Create(const Checkpoint& checkpoint, IoScheduler& io,
+Result<std::unique_ptr<TensorStore>> TensorStore::Create(const DenseSource& source, IoScheduler& io,
                                                          const ResidencyPlan& plan, const Progress& progress,
                                                          CancelToken cancel) {
-  DFIN_CHECK(plan.resident.size() == LayerCount(checkpoint) + 1, "a plan has one entry per layer and one for the head");
-  auto state = std::make_unique<State>(checkpoint, io);
+  DFIN_CHECK(plan.resident.size() == static_cast<size_t>(source.layers()) + 1,
+             "a plan has one entry per layer and one for the head");
+  auto state = std::make_unique<State>(source, io);
   const std::vector<int> streamed = UnitsWhere(plan, false);
   DFIN_CHECK(streamed.empty() ? plan.ring_buffers == 0 : plan.ring_buffers >= 2, "a plan that streams has two buffers");
   if (!streamed.empty()) {
-    DFIN_TRY(state->streamer, LayerStreamer::Create(checkpoint, io, state->layouts, streamed, plan.ring_buffers));
+    DFIN_TRY(state->streamer, LayerStreamer::Create(source, io, state->layouts, streamed, plan.ring_buffers));
   }
   DFIN_TRY_VOID(state->Load(plan, progress, cancel));
   return std::unique_ptr<TensorStore>(new TensorStore(std::move(state)));
@@ -157,6 +191,8 @@ Result<TensorView> TensorStore::EmbeddingRows(std::span<const TokenId> ids, Canc
 uint64_t TensorStore::streamed_bytes() const {
   return state_->embedding.read_bytes() + (state_->streamer ? state_->streamer->streamed_bytes() : 0);
 }
+
+uint64_t TensorStore::loaded_bytes() const { return state_->loaded_bytes; }
 
 double TensorStore::wait_seconds() const { return state_->streamer ? state_->streamer->wait_seconds() : 0; }
 

@@ -1,11 +1,13 @@
-// TensorStore: the dense weights: in memory where they fit, else streamed from the shards in the order of the forward
-// pass.
+// TensorStore: the dense weights: in memory where they fit, else streamed in the order of the forward pass, from the
+// shards or from packed dense weights.
 //
 // The unit of residency is a layer or the head (lm_head with its norms). Units that fit the budget are read once and
 // stay; the others pass through a ring of buffers: while one unit is in use, the next streamed ones are being read.
 // Every dense byte is needed for every token, so it is worth more memory than a cached expert: the plan fills dense
 // first. The embedding table is never streamed whole: when it is not resident, the rows of a step's tokens are read one
-// by one. Results do not depend on what is resident. Thread rule: engine thread only.
+// by one. Results do not depend on what is resident, nor on the source. Packed units are compared with their checksums
+// when they are read for the first time, and looked through for numbers out of bounds every time (kCorrupt). Thread
+// rule: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +22,7 @@
 #include "base/cancel.h"
 #include "base/ids.h"
 #include "base/result.h"
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/dense_source.h"
 #include "io/io_scheduler.h"
 #include "tensor/tensor.h"
 
@@ -28,7 +30,7 @@ namespace deltafin {
 
 class TensorStore;
 
-// A unit's tensors, valid while the pin lives. Move-only.
+// A unit's tensors, valid while the pin lives. Move-only. Matrices that are multiplied with may be kBf12.
 class UnitPin {
  public:
   UnitPin() = default;
@@ -61,13 +63,13 @@ class TensorStore {
   using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
   // Buffer bytes of each unit (reads widened to alignment), and of the embedding table.
-  static std::vector<uint64_t> UnitBytes(const Checkpoint& checkpoint);
+  static std::vector<uint64_t> UnitBytes(const DenseSource& source);
   static uint64_t EmbeddingBytes(const Checkpoint& checkpoint);
 
   // Reads the resident units; the first streamed ones are already on their way. kOutOfMemory, kCancelled, and errors of
   // reads; the first ends the rest. Never waits for a drive that hangs, nor does the destructor: what such a drive may
   // still write into stays until it lets go (checkpoint/read_group.h).
-  static Result<std::unique_ptr<TensorStore>> Create(const Checkpoint& checkpoint, IoScheduler& io,
+  static Result<std::unique_ptr<TensorStore>> Create(const DenseSource& source, IoScheduler& io,
                                                      const ResidencyPlan& plan, const Progress& progress,
                                                      CancelToken cancel);
   ~TensorStore();
@@ -87,6 +89,8 @@ class TensorStore {
   // Payload of the units and rows that were read because a step needed them, the resident ones not counted. A unit that
   // was read ahead and not pinned does not count, so this is never more than the drives delivered.
   uint64_t streamed_bytes() const;
+  // Payload of what was read to stay.
+  uint64_t loaded_bytes() const;
   double wait_seconds() const;
 
  private:

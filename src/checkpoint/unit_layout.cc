@@ -4,6 +4,10 @@
 #include <cstring>
 
 #include "base/units.h"
+#include "checkpoint/hex.h"
+#include "checkpoint/integrity.h"
+#include "spec/tensor_table.h"
+#include "tensor/bf12.h"
 
 namespace deltafin {
 namespace {
@@ -20,23 +24,44 @@ void AppendReads(const DirectFile& file, UnitRead run, std::vector<UnitRead>& re
     // Cuts are whole pieces away from the widened start, so pieces never overlap.
     const uint64_t cut = start + AlignDown(offset - start, kPieceBytes) + kPieceBytes;
     const uint64_t piece_end = std::min(cut, end);
-    reads.push_back({run.shard, offset, piece_end - offset, run.at + (AlignDown(offset, alignment) - start)});
+    reads.push_back({run.file, offset, piece_end - offset, run.at + (AlignDown(offset, alignment) - start)});
     offset = piece_end;
   }
 }
 
-}  // namespace
-
-uint64_t UnitAlignment(const Checkpoint& checkpoint) {
-  uint64_t alignment = 64;
-  for (int i = 0; i < checkpoint.shard_count(); ++i) alignment = std::max(alignment, checkpoint.shard(i).alignment());
-  return alignment;
+UnitLayout LayOutPacked(const DenseSource& source, int32_t unit, size_t prefix) {
+  const DenseUnit& from = source.packed->manifest().units[static_cast<size_t>(unit)];
+  UnitLayout layout;
+  layout.packed = &from;
+  for (const DenseTensor& t : from.tensors)
+    layout.tensors.push_back({std::string_view(t.name).substr(prefix), t.dtype, t.shape, t.offset, t.offset, t.bytes});
+  AppendReads(source.packed->file(unit), {unit, 0, from.bytes, 0}, layout.reads);
+  layout.payload_bytes = from.bytes;
+  layout.buffer_bytes = AlignUp(from.bytes, source.alignment());
+  return layout;
 }
 
-UnitLayout LayOutUnit(const Checkpoint& checkpoint, std::span<const std::string> names, size_t prefix,
+}  // namespace
+
+UnitLayout LayOutDenseUnit(const DenseSource& source, int32_t unit) {
+  const bool is_head = unit == source.layers();
+  const size_t prefix = is_head ? 0 : LayerTensorName(unit, "").size();
+  if (source.packed != nullptr) return LayOutPacked(source, unit, prefix);
+  return LayOutUnit(source, source.checkpoint->DenseNames(is_head ? -1 : unit), prefix, is_head ? kEmbedTokens : "");
+}
+
+UnitLayout LayOutEmbedding(const Checkpoint& checkpoint) {
+  const std::vector<std::string>& globals = checkpoint.DenseNames(-1);
+  const auto it = std::find(globals.begin(), globals.end(), kEmbedTokens);
+  DFIN_CHECK(it != globals.end(), "every spec has an embedding table");
+  return LayOutUnit(checkpoint, std::span(&*it, 1), 0);
+}
+
+UnitLayout LayOutUnit(const DenseSource& source, std::span<const std::string> names, size_t prefix,
                       std::string_view without) {
   UnitLayout layout;
-  const uint64_t unit_alignment = UnitAlignment(checkpoint);
+  const Checkpoint& checkpoint = *source.checkpoint;
+  const uint64_t unit_alignment = source.alignment();
   uint64_t free_at = 0;
   for (size_t first = 0; first < names.size();) {
     if (names[first] == without) {
@@ -68,17 +93,37 @@ UnitLayout LayOutUnit(const Checkpoint& checkpoint, std::span<const std::string>
   return layout;
 }
 
-void StartReads(const Checkpoint& checkpoint, const UnitLayout& layout, std::byte* buffer, IoScheduler& io,
+void StartReads(const DenseSource& source, const UnitLayout& layout, std::byte* buffer, IoScheduler& io,
                 IoPriority priority, IoTag tag, ReadGroup& group) {
+  const bool of_set = layout.packed != nullptr;
   for (const UnitRead& read : layout.reads)
-    group.Start(io, {&checkpoint.shard(read.shard), read.offset, read.bytes, buffer + read.at}, priority, tag,
-                checkpoint.shard_drive(read.shard));
+    group.Start(io, {&source.file(of_set, read.file), read.offset, read.bytes, buffer + read.at}, priority, tag,
+                source.drive(of_set, read.file));
 }
 
 void Settle(const UnitLayout& layout, std::byte* buffer) {
   // From the last to the first: every move goes up, into room that has been left already.
   for (auto t = layout.tensors.rbegin(); t != layout.tensors.rend(); ++t)
     if (t->at != t->read_at) std::memmove(buffer + t->at, buffer + t->read_at, t->bytes);
+}
+
+Status CheckUnit(const DenseSource& source, const UnitLayout& layout, const std::byte* buffer, bool whole) {
+  if (layout.packed == nullptr) return {};
+  const DenseUnit& unit = *layout.packed;
+  const std::string& path = source.packed->file(unit.unit).path();
+  constexpr std::string_view kAdvice =
+      ": damaged: run `deltafin pack --dense` again, which writes only what is damaged";
+  if (whole) {
+    const uint64_t hash = Hash64(Bytes(buffer, unit.bytes));
+    if (hash != unit.hash)
+      return Fail(ErrorCode::kCorrupt, path, ": expected checksum ", ToHex(unit.hash), ", got ", ToHex(hash), kAdvice);
+  }
+  for (const UnitTensor& tensor : layout.tensors) {
+    if (tensor.dtype != DType::kBf12) continue;
+    Status sound = CheckBf12(Bytes(buffer + tensor.at, tensor.bytes), tensor.shape[0], tensor.shape[1]);
+    if (!sound) return FailWith(std::move(sound), Cat(path, kAdvice, ": ", tensor.name));
+  }
+  return {};
 }
 
 }  // namespace deltafin

@@ -54,7 +54,6 @@ struct Engine::Parts {
   std::unique_ptr<ExpertTraceWriter> trace;
   std::unique_ptr<ExpertCache> cache;
   std::unique_ptr<Model> model;
-  uint64_t resident_payload = 0;  // bytes of dense weights that were loaded
 
   ~Parts() {
     monitor->SetSources(nullptr, nullptr);
@@ -73,7 +72,6 @@ struct Engine::Parts {
   Status Load(const EngineContext& context);
   Status MakeTrace(const std::string& path);
   Status MakeCache();
-  uint64_t ResidentPayload() const;
 };
 
 Status Engine::Parts::OpenFiles(const EngineOptions& options, const EngineContext& context) {
@@ -107,7 +105,7 @@ Status Engine::Parts::StartReaders(const EngineOptions& options, const EngineCon
   io = std::make_unique<IoScheduler>(std::move(engine), std::move(io_options));
   monitor->SetSources(io.get(), nullptr);
   store = files.MakeStore(*io, options.verify_reads);
-  return files.CheckSet(*io, context.cancel);
+  return files.CheckModel(*io, context.cancel);
 }
 
 void Engine::Parts::WarnDegraded(int32_t drive, const std::string& reason) {
@@ -125,8 +123,9 @@ Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& warnings) {
   facts.program = resident - std::min(resident, options.tokenizer_bytes);
   facts.slot_bytes = ExpertCache::SlotBytes(*store);
   facts.floor_slots = ExpertCache::Floor(spec.num_experts_per_token, files.copies());
-  facts.unit_bytes = TensorStore::UnitBytes(*files.checkpoint);
+  facts.unit_bytes = TensorStore::UnitBytes(files.dense_source());
   facts.embedding_bytes = TensorStore::EmbeddingBytes(*files.checkpoint);
+  facts.dense_packed = files.dense != nullptr;
   facts.io_bytes = kIoBytes;
   facts.huge_pages = GetsHugePages();
   facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(WorkspaceFor(spec, rows)); };
@@ -146,10 +145,9 @@ Status Engine::Parts::Load(const EngineContext& context) {
     monitor->SetTotal(total);
     monitor->SetDone(done);
   };
-  DFIN_TRY(dense, TensorStore::Create(*files.checkpoint, *io, plan.residency, progress, context.cancel));
+  DFIN_TRY(dense, TensorStore::Create(files.dense_source(), *io, plan.residency, progress, context.cancel));
   DFIN_TRY_VOID(MakeCache());
   model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
-  resident_payload = ResidentPayload();
   model->on_layer = [this](int32_t layer) {
     monitor->SetLayer(layer);
     monitor->SetDenseWait(dense->wait_seconds());
@@ -196,22 +194,6 @@ Status Engine::Parts::MakeCache() {
     if (model_spec.layers[static_cast<size_t>(layer)].feed_forward != FeedForwardKind::kDense) routed.push_back(layer);
   cache->Warm(usage->MostUsed(routed, plan.expert_slots), std::min(spare, kWarmAtOnce));
   return {};
-}
-
-// Without the widening of reads to whole blocks.
-uint64_t Engine::Parts::ResidentPayload() const {
-  uint64_t bytes = 0;
-  const auto layers = static_cast<int>(files.checkpoint->spec().layers.size());
-  for (int l = 0; l < layers; ++l) {
-    if (!plan.residency.resident[static_cast<size_t>(l)]) continue;
-    for (const std::string& name : files.checkpoint->DenseNames(l)) bytes += files.checkpoint->Dense(name).bytes;
-  }
-  for (const std::string& name : files.checkpoint->DenseNames(-1)) {
-    const bool is_embedding = name == "language_model.model.embed_tokens.weight";
-    if (is_embedding ? plan.residency.embedding_resident : plan.residency.resident.back())
-      bytes += files.checkpoint->Dense(name).bytes;
-  }
-  return bytes;
 }
 
 Status Engine::Parts::MakeBackend(const EngineOptions& options, const EngineContext& context,
@@ -416,7 +398,7 @@ EngineCounters Engine::counters() const {
   out.record_bytes = parts_->store->record_bytes();
   out.expert_bytes_demand = c.demand_bytes;
   out.expert_bytes_warm = c.warm_bytes;
-  out.dense_bytes_loaded = parts_->resident_payload;
+  out.dense_bytes_loaded = parts_->dense->loaded_bytes();
   out.dense_bytes_streamed = parts_->dense->streamed_bytes();
   out.cache_hits = c.hits;
   out.cache_misses = c.misses;

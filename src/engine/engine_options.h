@@ -30,6 +30,7 @@ struct EngineOptions {
   std::string io = "auto";                    // --io: auto | uring | pread
   // --experts: folders of an expert set; empty: those that pack noted for this model, else the shards
   std::vector<std::string> experts = {};
+  std::string dense = {};     // --dense: folder of packed dense weights; "": they are read from the shards
   bool verify_reads = false;  // --verify-reads: every expert read is checked against its checksum
   bool prefetch = true;       // --prefetch: the next layer's likely experts are read while drives are idle
   // --warm-start: experts that earlier runs wanted most are read into free slots in the background, and their counts

@@ -237,9 +237,10 @@ class Planner {
     const bool all = plan_.streamed_dense_bytes == 0;
     add("program", facts_.program + facts_.io_bytes, "code, libraries, file headers, read queues");
     add("tokenizer", options_.tokenizer_bytes, "");
+    const std::string form = facts_.dense_packed ? "12-bit, " : "";
     add("dense weights", DenseBytes(),
-        all ? "resident"
-            : Cat(FormatBytes(plan_.resident_dense_bytes), " resident, ", FormatBytes(plan_.streamed_dense_bytes),
+        all ? form + "resident"
+            : Cat(form, FormatBytes(plan_.resident_dense_bytes), " resident, ", FormatBytes(plan_.streamed_dense_bytes),
                   " streamed for every step"));
     add("expert slots", static_cast<uint64_t>(plan_.expert_slots) * facts_.slot_bytes,
         Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts", PagesNote()));

@@ -26,6 +26,7 @@ struct MemoryFacts {
   int64_t floor_slots = 0;           // fewest of them; ExpertCache::Floor
   std::vector<uint64_t> unit_bytes;  // TensorStore::UnitBytes
   uint64_t embedding_bytes = 0;
+  bool dense_packed = false;            // matrices of the units in 12 bits
   uint64_t io_bytes = 0;                // rings and request tables
   std::optional<bool> huge_pages = {};  // whether slots will lie in them; empty: not known
   // Scratch of the backend for steps of so many rows.

@@ -1,5 +1,10 @@
 #include "engine/weight_files.h"
 
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "checkpoint/dense_model_id.h"
 #include "checkpoint/expert_model_id.h"
 #include "io/drive_profile.h"
 
@@ -25,7 +30,43 @@ void WarnAboutBufferedFiles(const Checkpoint& checkpoint, const ReadsBuffered& b
   }
 }
 
+// 0 when it is not known.
+uint64_t DeviceOf(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_dev) : 0;
+}
+
+// The drive of `files` that `folder` lies on too, or -1: one drive must not have two queues.
+int32_t DriveOf(const WeightFiles& files, const std::string& folder) {
+  const uint64_t device = DeviceOf(folder);
+  for (int i = 0; device != 0 && i < files.checkpoint->shard_count(); ++i)
+    if (DeviceOf(files.checkpoint->shard(i).path()) == device) return files.checkpoint->shard_drive(i);
+  if (device == 0 || files.set == nullptr) return -1;
+  const std::vector<std::string>& folders = files.set->folders();
+  const auto it = std::find_if(folders.begin(), folders.end(),
+                               [&](const std::string& f) { return !f.empty() && DeviceOf(f) == device; });
+  return it == folders.end() ? -1 : files.first_set_drive + static_cast<int32_t>(it - folders.begin());
+}
+
 }  // namespace
+
+Status WeightFiles::OpenDense(const EngineOptions& options, const ReadsBuffered& reads_buffered, Logger& logger) {
+  if (options.dense.empty()) return {};
+  Result<DenseSet> opened = DenseSet::Open(options.dense, *checkpoint, reads_buffered);
+  if (!opened) return FailWith(std::move(opened), "--dense");
+  dense = std::make_unique<DenseSet>(std::move(*opened));
+  if (dense->file(0).buffered() && !reads_buffered(options.dense))
+    logger.Warn(
+        Cat(dense->file(0).path(),
+            ": the file system refuses direct reads, so the page cache is used: slower, and its memory is not in "
+            "the plan"));
+  dense_drive = DriveOf(*this, options.dense);
+  if (dense_drive >= 0) return {};
+  dense_drive = static_cast<int32_t>(drives.size());
+  drives.push_back({options.dense, 0});
+  AddRates(options.state_dir, {options.dense}, std::span(drives).last(1));
+  return {};
+}
 
 Result<WeightFiles> WeightFiles::Open(const EngineOptions& options, Logger& logger, CancelToken cancel,
                                       const std::function<void(uint64_t done, uint64_t total)>& progress) {
@@ -55,23 +96,26 @@ Result<WeightFiles> WeightFiles::Open(const EngineOptions& options, Logger& logg
   files.first_set_drive = static_cast<int32_t>(files.drives.size());
   if (!files.checkpoint->index_cache_note().empty()) logger.WarnOnce(files.checkpoint->index_cache_note());
   WarnAboutBufferedFiles(*files.checkpoint, reads_buffered, logger);
-  if (folders.empty()) return files;
-
-  Result<ExpertSet> set =
-      ExpertSet::Open(folders, files.checkpoint->spec(), ExpertSet::Need::kAllRecords, reads_buffered);
-  if (!set)
-    return FailWith(
-        std::move(set),
-        noted ? "experts, in the folders that pack noted for this model (--experts names others)" : "--experts");
-  files.set = std::make_unique<ExpertSet>(std::move(*set));
-  for (const std::string& warning : files.set->warnings()) logger.Warn(warning);
-  for (size_t d = 0; d < files.set->folders().size(); ++d) {
-    files.drives.push_back(files.set->drives()[d]);
-    if (files.set->folders()[d].empty()) files.drives.back().name += " (missing)";
-  }
-  AddRates(options.state_dir, files.set->folders(),
-           std::span(files.drives).subspan(static_cast<size_t>(files.first_set_drive)));
+  if (!folders.empty()) DFIN_TRY_VOID(files.OpenSet(folders, noted, options, reads_buffered, logger));
+  DFIN_TRY_VOID(files.OpenDense(options, reads_buffered, logger));
   return files;
+}
+
+Status WeightFiles::OpenSet(const std::vector<std::string>& folders, bool noted, const EngineOptions& options,
+                            const ReadsBuffered& reads_buffered, Logger& logger) {
+  Result<ExpertSet> opened = ExpertSet::Open(folders, checkpoint->spec(), ExpertSet::Need::kAllRecords, reads_buffered);
+  if (!opened)
+    return FailWith(
+        std::move(opened),
+        noted ? "experts, in the folders that pack noted for this model (--experts names others)" : "--experts");
+  set = std::make_unique<ExpertSet>(std::move(*opened));
+  for (const std::string& warning : set->warnings()) logger.Warn(warning);
+  for (size_t d = 0; d < set->folders().size(); ++d) {
+    drives.push_back(set->drives()[d]);
+    if (set->folders()[d].empty()) drives.back().name += " (missing)";
+  }
+  AddRates(options.state_dir, set->folders(), std::span(drives).subspan(static_cast<size_t>(first_set_drive)));
+  return {};
 }
 
 std::unique_ptr<ExpertStore> WeightFiles::MakeStore(IoScheduler& io, bool verify_reads) const {
@@ -79,7 +123,11 @@ std::unique_ptr<ExpertStore> WeightFiles::MakeStore(IoScheduler& io, bool verify
   return std::make_unique<ExpertStore>(*set, first_set_drive, io, ExpertStoreOptions{.verify_reads = verify_reads});
 }
 
-Status WeightFiles::CheckSet(IoScheduler& io, CancelToken cancel) const {
+Status WeightFiles::CheckModel(IoScheduler& io, CancelToken cancel) const {
+  if (dense != nullptr) {
+    DFIN_TRY(const uint64_t model_id, DenseModelId(*checkpoint, io, cancel));
+    DFIN_TRY_VOID(dense->CheckModel(model_id));
+  }
   if (set == nullptr) return {};
   DFIN_TRY(const uint64_t model_id, ExpertModelId(*checkpoint, io, cancel));
   return CheckExpertModel(set->manifest(), model_id);

@@ -258,7 +258,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"UnknownIo", RunWith({"--io", "mmap"}), 2, "--io|uring"},
         Refusal{"UnknownDenseMode", RunWith({"--dense-mode", "x"}), 2, "--dense-mode|stream"},
         Refusal{"PackedExperts", RunWith({"--experts", "/nowhere"}), 5, "--experts|/nowhere|mounted"},
-        Refusal{"PackedDense", RunWith({"--dense", "/nowhere"}), 2, "--dense"},
+        Refusal{"PackedDense", RunWith({"--dense", "/nowhere"}), 3, "--dense|/nowhere|no such folder"},
         Refusal{"Drafter", RunWith({"--draft", "ngram"}), 2, "--draft"},
         Refusal{"DraftCount", RunWith({"--max-drafts", "3"}), 2, "--max-drafts"},
         Refusal{"EffortMedium", RunWith({"--chat", "--reasoning-effort", "medium"}), 2, "--reasoning-effort|medium"},
