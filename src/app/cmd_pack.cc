@@ -1,4 +1,5 @@
-// `deltafin pack`: routed experts from the shards to a set spread over several drives, or such a set over other drives.
+// `deltafin pack`: routed experts from the shards to a set spread over several drives, or such a set over other drives;
+// with --dense the dense weights, in 12 bits.
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -6,6 +7,7 @@
 #include "app/common_options.h"
 #include "app/exit_code.h"
 #include "app/interrupt.h"
+#include "app/pack_dense_run.h"
 #include "app/terminal.h"
 #include "base/clock.h"
 #include "base/units.h"
@@ -25,8 +27,11 @@ struct PackCommandOptions {
 
 Status CheckPackOptions(const PackCommandOptions& o) {
   const auto refuse = [](const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); };
-  if (o.dense)
-    return refuse("--dense: this version reads dense weights from the shards in --model; leave the option out");
+  if (o.dense && (o.compact || o.move || o.rebalance || !o.replicas.empty() || !o.experts.empty()))
+    return refuse("--dense: packs dense weights and nothing else: give the options for experts to a pack of their own");
+  if (o.dense && o.to.size() != 1)
+    return refuse(
+        Cat("--dense: expected --to with one folder, got ", o.to.size(), ": they are not spread over drives"));
   if (o.io != "auto" && o.io != "uring" && o.io != "pread")
     return refuse("--io " + o.io + ": expected auto, uring or pread");
   if (o.no_state && !o.state_dir.empty()) return refuse("--no-state and --state-dir: give one of them");
@@ -124,6 +129,15 @@ void PrintReport(Terminal& terminal, const PackReport& r, const PackOptions& opt
 }
 
 Result<int> RunPack(const PackCommandOptions& o) {
+  if (o.dense) {
+    DFIN_TRY_VOID(CheckPackOptions(o));
+    PackDenseOptions dense;
+    dense.model = o.model;
+    dense.to = o.to[0];
+    if (!o.no_state) dense.state_folder = o.state_dir.empty() ? DefaultStateFolder() : o.state_dir;
+    dense.io = o.io;
+    return RunPackDense(std::move(dense), o.quiet);
+  }
   DFIN_TRY(PackOptions options, ToPackOptions(o));
   Terminal terminal;
   const Interrupt interrupt;
@@ -157,7 +171,8 @@ Result<int> RunPack(const PackCommandOptions& o) {
 
 Command AddPack(CLI::App& root) {
   auto o = std::make_shared<PackCommandOptions>();
-  CLI::App* app = root.add_subcommand("pack", "Spread the routed experts over several drives");
+  CLI::App* app =
+      root.add_subcommand("pack", "Spread the routed experts over several drives, or pack the dense weights");
   app->add_option("--model", o->model, "Folder of the checkpoint; may be a partial download")
       ->required()
       ->type_name("DIR");
@@ -169,7 +184,7 @@ Command AddPack(CLI::App& root) {
   app->add_flag("--rebalance", o->rebalance, "Spread a set that is already packed over these folders");
   app->add_option("--experts", o->experts, "With --rebalance: where the set is now (default: as pack noted it)")
       ->type_name("DIR");
-  app->add_flag("--dense", o->dense, "Packed dense weights (comes with a later version)");
+  app->add_flag("--dense", o->dense, "Pack the dense weights instead, in 12 bits without loss, for --dense of run");
   app->add_option("--io", o->io, "Reading engine: auto, uring or pread");
   app->add_option("--state-dir", o->state_dir, "Folder for what is kept between runs")->type_name("DIR");
   app->add_flag("--no-state", o->no_state, "Keep nothing between runs");

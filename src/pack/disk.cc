@@ -70,6 +70,11 @@ bool FileExists(const std::string& path) {
   return lstat(path.c_str(), &info) == 0;
 }
 
+uint64_t AllocatedBytes(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_blocks) * 512 : 0;
+}
+
 std::vector<std::string> ListFiles(const std::string& folder, std::string_view prefix) {
   std::vector<std::string> names;
   std::error_code failed;

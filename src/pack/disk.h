@@ -36,6 +36,8 @@ Status MakeWritableFolder(const std::string& folder);
 // Absolute, links resolved as far as it exists.
 std::string FullPath(const std::string& path);
 bool FileExists(const std::string& path);
+// What the file takes on its drive; 0 when it is not there.
+uint64_t AllocatedBytes(const std::string& path);
 // Names of the entries of `folder` that begin with `prefix`, sorted; empty when it cannot be listed.
 std::vector<std::string> ListFiles(const std::string& folder, std::string_view prefix);
 

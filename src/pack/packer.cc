@@ -1,7 +1,5 @@
 #include "pack/packer.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -14,11 +12,6 @@ namespace deltafin {
 namespace {
 
 constexpr int kMostThreads = 4;  // packing is copying: more threads than this outrun any drives
-
-uint64_t AllocatedBytes(const std::string& path) {
-  struct stat info {};
-  return stat(path.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_blocks) * 512 : 0;
-}
 
 }  // namespace
 

@@ -54,9 +54,32 @@ TEST_F(PackCommand, VerifyNamesABadRecordOnALineAndRepairsIt) {
   EXPECT_EQ(Run({"verify", "--quiet"}).out, "");
 }
 
+TEST_F(PackCommand, PackDenseReportsAndTheLogitsStayTheSame) {
+  const ProcessResult packed = Run({"pack", "--dense"}, {c_.root() + "/dense"});
+  EXPECT_EQ(packed.exit_code, 0) << packed.err;
+  EXPECT_EQ(packed.out, "");
+  for (const char* words : {"every bit kept", "of a million", "rows stay BF16", "--dense"})
+    EXPECT_NE(packed.err.find(words), std::string::npos) << words << " in: " << packed.err;
+  const auto logits = [&](const std::string& name, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"logits", "--prompt-ids", "1,2,3,4,5", "--out", c_.root() + "/" + name};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProcessResult result = Run(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return ReadFileBytes(c_.root() + "/" + name);
+  };
+  const std::string expected = logits("a", {});
+  EXPECT_EQ(logits("b", {"--dense", c_.root() + "/dense"}), expected);
+  EXPECT_EQ(logits("c", {"--dense", c_.root() + "/dense", "--dense-mode", "stream"}), expected);
+  FlipByte(c_.root() + "/dense/deltafin-dense-head.bin", 77);
+  EXPECT_EQ(Run({"logits", "--prompt-ids", "1", "--out", c_.root() + "/d", "--dense", c_.root() + "/dense"}).exit_code,
+            3);
+}
+
 TEST_F(PackCommand, RefusalsHaveTheirExitCodes) {
   EXPECT_EQ(Run({"pack"}).exit_code, 2);
-  EXPECT_EQ(Run({"pack", "--dense"}, c_.drives(1)).exit_code, 2);
+  EXPECT_EQ(Run({"pack", "--dense"}, c_.drives(2)).exit_code, 2);
+  EXPECT_EQ(Run({"pack", "--dense", "--move"}, c_.drives(1)).exit_code, 2);
+  EXPECT_EQ(Run({"pack", "--dense", "--replicas", "1GB"}, c_.drives(1)).exit_code, 2);
   EXPECT_EQ(Run({"pack", "--replicas", "5"}, c_.drives(2)).exit_code, 2);
   EXPECT_EQ(Run({"pack", "--rebalance", "--move"}, c_.drives(2)).exit_code, 2);
   EXPECT_EQ(Run({"pack", "--experts", c_.drive(1)}, c_.drives(2)).exit_code, 2);
