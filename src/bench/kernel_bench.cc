@@ -11,8 +11,10 @@
 #include "backend/cpu/limit_loops.h"
 #include "base/aligned_buffer.h"
 #include "base/clock.h"
+#include "base/float_types.h"
 #include "base/thread_pool.h"
 #include "bench/median.h"
+#include "tensor/bf12.h"
 #include "tensor/mxfp4.h"
 
 namespace deltafin {
@@ -39,7 +41,7 @@ struct Shapes {
 };
 
 constexpr int64_t kMxfp4Rows[] = {1, 2, 3, 4, 8, 16, 32, 64};
-constexpr int64_t kBf16Rows[] = {1, 2, 4, 8, 32};
+constexpr int64_t kBf16Rows[] = {1, 2, 4, 8, 32};  // and of 12-bit matrices
 constexpr int64_t kMaxRows = 64;
 constexpr int64_t kMultiplySteps = 1'000'000;
 
@@ -69,6 +71,7 @@ class KernelBench {
       std::byte* scales = memory_.data() + matrix * (shapes_.expert_bytes() / 3) + shapes_.matrix_packed();
       std::fill_n(scales, shapes_.matrix_scale(), std::byte{123});
     }
+    DFIN_TRY_VOID(PackDense());
     x_.assign(static_cast<size_t>(kMaxRows * shapes_.widest()), 0.25f);
     out_.assign(static_cast<size_t>(kMaxRows * shapes_.widest()), 0);
     return {};
@@ -101,6 +104,27 @@ class KernelBench {
   }
 
  private:
+  // q_proj and o_proj in 12 bits: normal values, as trained weights have, so that escapes are as frequent as there.
+  Status PackDense() {
+    std::mt19937 random(2);
+    std::normal_distribution<float> normal(0, 0.02f);
+    std::vector<uint16_t> values(size_t{1} << 20);
+    for (uint16_t& value : values) value = FloatToBf16(normal(random));
+    ThreadPool pool(UsableCores());
+    const std::pair<int64_t, int64_t> shapes[] = {{shapes_.width, shapes_.hidden}, {shapes_.hidden, shapes_.width}};
+    for (size_t i = 0; i < 2; ++i) {
+      const auto [outputs, inputs] = shapes[i];
+      DFIN_CHECK(HasBf12Rows(inputs) && inputs < static_cast<int64_t>(values.size()), "a model's width");
+      DFIN_TRY(packed_memory_[i], AlignedBuffer::Create(Bf12MostBytes(outputs, inputs)));
+      Bf12Writer writer(outputs, inputs, packed_memory_[i].data());
+      const auto starts = static_cast<int64_t>(values.size()) - inputs;
+      for (int64_t n = 0; n < outputs; ++n) writer.Append(values.data() + n * 7919 % starts, 1, pool);
+      packed_[i] = {packed_memory_[i].data(), DType::kBf12, {outputs, inputs}};
+      packed_bytes_[i] = static_cast<int64_t>(writer.Finish());
+    }
+    return {};
+  }
+
   void AddMeasures() {
     measures_.clear();
     const auto all = static_cast<int64_t>(memory_.size());
@@ -134,6 +158,8 @@ class KernelBench {
           [this, rows] { RunDense(rows, shapes_.width, shapes_.hidden); });
       Add("bf16_o_proj", rows, shapes_.dense_bytes(), shapes_.dense_macs(),
           [this, rows] { RunDense(rows, shapes_.hidden, shapes_.width); });
+      Add("bf12_q_proj", rows, packed_bytes_[0], shapes_.dense_macs(), [this, rows] { RunLinear(packed_[0], rows); });
+      Add("bf12_o_proj", rows, packed_bytes_[1], shapes_.dense_macs(), [this, rows] { RunLinear(packed_[1], rows); });
     }
   }
 
@@ -199,7 +225,11 @@ class KernelBench {
     const int64_t matrices = static_cast<int64_t>(memory_.size()) / shapes_.dense_bytes();
     const TensorView weight = {
         memory_.data() + (next_++ % matrices) * shapes_.dense_bytes(), DType::kBF16, {outputs, inputs}};
-    backend_->Linear({weight, ConstRows(x_.data(), rows, inputs), Rows(out_.data(), rows, outputs)});
+    RunLinear(weight, rows);
+  }
+
+  void RunLinear(const TensorView& weight, int64_t rows) {
+    backend_->Linear({weight, ConstRows(x_.data(), rows, weight.shape[1]), Rows(out_.data(), rows, weight.shape[0])});
   }
 
   const KernelBenchOptions& options_;
@@ -207,6 +237,9 @@ class KernelBench {
   const cpu::Isa isa_;
   const SteadyClock clock_;
   AlignedBuffer memory_;
+  AlignedBuffer packed_memory_[2];
+  TensorView packed_[2];
+  int64_t packed_bytes_[2] = {};
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<ThreadPool> pool_;  // for the limits, as large as the backend's own
   std::vector<float> x_, out_;

@@ -3,8 +3,9 @@
 // In every round a loop that only reads memory, a loop that only multiplies and adds, and every kernel take turns,
 // because a machine's speed drifts; a figure is the median of the rounds, a ratio the median of the rounds' ratios.
 // Weights are those of 64 experts (at K3's sizes 1.1 GB of huge pages) or the dense matrices that fit there, in
-// rotation, so that they come from memory. Up to kMostRowsAtMemory rows a kernel is held against reading, above against
-// multiplying. Thread rule: one call at a time. Errors: those of CreateBackend; kOutOfMemory; kCancelled.
+// rotation, so that they come from memory; so do the two dense matrices in 12 bits, which are larger than caches. Up to
+// kMostRowsAtMemory rows a kernel is held against reading, above against multiplying. Thread rule: one call at a time.
+// Errors: those of CreateBackend; kOutOfMemory; kCancelled.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct KernelBenchOptions {
 };
 
 struct KernelFigure {
-  std::string kernel;  // "mxfp4_expert", "bf16_q_proj", ...
+  std::string kernel;  // "mxfp4_expert", "bf16_q_proj", "bf12_q_proj", ...
   int64_t rows = 0;
   int threads = 0;
   double value = 0;    // median
