@@ -30,7 +30,7 @@ class DecodeBench {
         limits_(limits),
         times_(times),
         options_(options),
-        work_(WorkOfToken(engine.spec())) {}
+        work_(WorkOfToken(engine.spec(), engine.packed_dense_bytes())) {}
 
   Result<DecodeBenchReport> Run() {
     for (int round = 0; round <= options_.rounds; ++round) {

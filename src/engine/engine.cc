@@ -293,6 +293,9 @@ Engine::~Engine() = default;
 
 const ModelSpec& Engine::spec() const { return parts_->files.checkpoint->spec(); }
 const Checkpoint& Engine::checkpoint() const { return *parts_->files.checkpoint; }
+uint64_t Engine::packed_dense_bytes() const {
+  return parts_->files.dense == nullptr ? 0 : parts_->files.dense->manifest().bytes();
+}
 const MemoryPlan& Engine::plan() const { return parts_->plan; }
 
 std::string Engine::Describe() const {

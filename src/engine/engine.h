@@ -99,6 +99,8 @@ class Engine {
 
   const ModelSpec& spec() const;
   const Checkpoint& checkpoint() const;
+  // Of the layers' and the head's weights where they are packed, else 0: then they are as the release holds them.
+  uint64_t packed_dense_bytes() const;
   const MemoryPlan& plan() const;
   // "cpu/avx512, 2 threads (pinned), uring", and with several memory nodes what was done about them.
   std::string Describe() const;

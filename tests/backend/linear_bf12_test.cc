@@ -20,8 +20,8 @@ TensorView Bf16View(const std::vector<uint16_t>& values, const Shape& shape) {
   return {reinterpret_cast<const std::byte*>(values.data()), DType::kBF16, shape};
 }
 
-// Rows of normal values; every fifth one has escapes at the columns where something begins or ends, every seventh is
-// any bits and stays whole, and one has heavy tails.
+// Rows of normal values; every fifth one has 16 high bytes and escapes at the columns where something begins or ends,
+// every seventh is any bits and stays whole, and one has heavy tails.
 std::vector<uint16_t> MixedRows(int64_t rows, int64_t columns, uint32_t seed) {
   std::vector<uint16_t> values = Bf16Values(ValueKind::kNormal, rows * columns, seed);
   const std::vector<uint16_t> any = Bf16Values(ValueKind::kBits, columns, seed + 1),
@@ -31,7 +31,9 @@ std::vector<uint16_t> MixedRows(int64_t rows, int64_t columns, uint32_t seed) {
     if (n % 7 == 3) std::copy(any.begin(), any.end(), row);
     if (n == 5) std::copy(heavy.begin(), heavy.end(), row);
     if (n % 5 != 1) continue;
-    int64_t left = std::max<int64_t>(columns / 64, 1);
+    const std::vector<uint16_t> sixteen = Bf16Values(ValueKind::kSixteen, columns, seed + 3 + static_cast<uint32_t>(n));
+    std::copy(sixteen.begin(), sixteen.end(), row);
+    int64_t left = columns / 32;
     for (const int64_t c : {columns - 1, int64_t{0}, int64_t{127}, int64_t{128}, int64_t{63}, columns / 2, int64_t{31}})
       if (c < columns && left-- > 0) row[c] = static_cast<uint16_t>(0x4180 + c % 3);  // 16 and a little more
   }
@@ -53,6 +55,7 @@ TEST_P(LinearBf12, GivesTheBitsOfBf16ForAnyRowsAndThreads) {
     const std::vector<uint16_t> values = MixedRows(c.outputs, c.inner, static_cast<uint32_t>(c.inner));
     const Bf12Matrix matrix(values, c.outputs, c.inner);
     ASSERT_TRUE(CheckBf12(matrix.bytes(), c.outputs, c.inner));
+    if (c.outputs > 1 && c.inner >= 96) EXPECT_GE(matrix.escapes(), 2u) << c.outputs << " x " << c.inner;
     for (const int threads : {1, 3}) {
       const auto backend = MakeCpu(GetParam(), threads);
       for (const int64_t rows : {1, 2, 3, 4, 5, 8, 17, 64, 70}) {

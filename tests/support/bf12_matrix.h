@@ -16,6 +16,7 @@ enum class ValueKind {
   kNormal,   // as trained weights are
   kStudent,  // heavy tails: Student's t with 3 degrees of freedom
   kBits,     // any of the 65,536 patterns, each as likely as the others
+  kSixteen,  // 16 high bytes, each as likely as the others: another one is an escape
 };
 
 inline std::vector<uint16_t> Bf16Values(ValueKind kind, int64_t count, uint32_t seed, float scale = 0.02f) {
@@ -24,8 +25,11 @@ inline std::vector<uint16_t> Bf16Values(ValueKind kind, int64_t count, uint32_t 
   std::student_t_distribution<float> student(3);
   std::vector<uint16_t> values(static_cast<size_t>(count));
   for (uint16_t& value : values) {
+    const auto bits = static_cast<uint32_t>(random());
     if (kind == ValueKind::kBits)
-      value = static_cast<uint16_t>(random());
+      value = static_cast<uint16_t>(bits);
+    else if (kind == ValueKind::kSixteen)
+      value = static_cast<uint16_t>((bits & 0x87ffu) | 0x3800u);  // 2^-15 to 2
     else
       value = FloatToBf16(kind == ValueKind::kNormal ? normal(random) : scale * student(random));
   }
