@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <random>
 
+#include "base/aligned_buffer.h"
 #include "checkpoint/dense_set.h"
 #include "checkpoint/integrity.h"
 #include "pack/pack_case.h"
