@@ -120,12 +120,11 @@ Status TensorStore::State::WaitForPart(const Loading& loading, size_t index) {
   for (bool arrived = false; !arrived;) {
     arrived = loading.groups[index]->WaitFor(kPoll);
     if (std::any_of(loading.groups.begin(), loading.groups.end(), failed)) return FailLoad(loading);
-    if (arrived) break;
+    if (!arrived && loading.progress) loading.progress(loading.bytes_done(), loading.total);
     if (loading.cancel.cancelled()) {
       io.Cancel(load_tag);
       return Fail(ErrorCode::kCancelled, "loading the dense weights: cancelled");
     }
-    if (loading.progress) loading.progress(loading.bytes_done(), loading.total);
   }
   return loading.groups[index]->Wait();
 }

@@ -55,7 +55,9 @@ TEST_P(LinearBf12, GivesTheBitsOfBf16ForAnyRowsAndThreads) {
     const std::vector<uint16_t> values = MixedRows(c.outputs, c.inner, static_cast<uint32_t>(c.inner));
     const Bf12Matrix matrix(values, c.outputs, c.inner);
     ASSERT_TRUE(CheckBf12(matrix.bytes(), c.outputs, c.inner));
-    if (c.outputs > 1 && c.inner >= 96) EXPECT_GE(matrix.escapes(), 2u) << c.outputs << " x " << c.inner;
+    if (c.outputs > 1 && c.inner >= 96) {
+      EXPECT_GE(matrix.escapes(), 2u) << c.outputs << " x " << c.inner;
+    }
     for (const int threads : {1, 3}) {
       const auto backend = MakeCpu(GetParam(), threads);
       for (const int64_t rows : {1, 2, 3, 4, 5, 8, 17, 64, 70}) {
@@ -83,9 +85,10 @@ TEST_P(LinearBf12, WhatIsMultipliedIsReallyTheMatrix) {
       bool is_finite = true;  // 0 * infinity is not a number
       for (int64_t c = 0; c < inner; ++c)
         is_finite &= std::isfinite(Bf16ToFloat(values[static_cast<size_t>(n * inner + c)]));
-      if (is_finite)
+      if (is_finite) {
         ASSERT_EQ(out.values[static_cast<size_t>(n)], Bf16ToFloat(values[static_cast<size_t>(n * inner + column)]))
             << n << ", " << column;
+      }
     }
   }
 }

@@ -92,7 +92,9 @@ class ReplayAgainstCache : public test::ExpertCacheTest {};
 TEST_F(ReplayAgainstCache, ReadsAreTheSame) {
   const ExpertTrace trace = test::Make({.name = "Short", .rows = Steps({{4, 2}, {1, 40}, {3, 2}, {1, 40}}), .seed = 8});
   for (const int64_t slots : {16, 40, 100, 160, 288}) {
-    source_ = std::make_unique<test::FakeExpertSource>(test::FakeExpertOptions{.max_delay_us = 0, .max_started = 1});
+    // One thread and one read at a time: they end in the order in which they were asked for, as replay has it.
+    source_ = std::make_unique<test::FakeExpertSource>(
+        test::FakeExpertOptions{.threads = 1, .max_delay_us = 0, .max_started = 1});
     Result<std::unique_ptr<ExpertCache>> cache =
         ExpertCache::Create(*source_, {.slots = slots, .max_batch = 96, .most_in_transit = ExpertCache::Transit(16)},
                             PolicyFor(trace, slots), clock_);

@@ -60,23 +60,23 @@ std::vector<float> Logits(const EngineOptions& options, int64_t count) {
   return std::move(*logits);
 }
 
-struct Run {
+struct DenseCase {
   std::string name, model, device, isa;
 };
 
-std::vector<Run> Runs() {
-  std::vector<Run> runs;
+std::vector<DenseCase> Cases() {
+  std::vector<DenseCase> cases;
   for (const auto& [name, model] : {std::pair("micro", test::MicroFolder()), std::pair("nano", test::NanoFolder())}) {
-    runs.push_back({std::string(name) + "_reference", model, "reference", "auto"});
-    for (const std::string& isa : test::UsableIsas()) runs.push_back({Cat(name, "_", isa), model, "cpu", isa});
+    cases.push_back({std::string(name) + "_reference", model, "reference", "auto"});
+    for (const std::string& isa : test::UsableIsas()) cases.push_back({Cat(name, "_", isa), model, "cpu", isa});
   }
-  return runs;
+  return cases;
 }
 
-class PackedDense : public testing::TestWithParam<Run> {};
+class PackedDense : public testing::TestWithParam<DenseCase> {};
 
 TEST_P(PackedDense, GivesTheLogitsOfTheShardsBitForBit) {
-  const Run& run = GetParam();
+  const DenseCase& run = GetParam();
   const bool is_slow = run.device == "reference" || kIsSanitized;
   const int64_t count = is_slow ? 12 : 80;
   EngineOptions options = {.model = run.model, .device = run.device, .isa = run.isa};
@@ -91,7 +91,8 @@ TEST_P(PackedDense, GivesTheLogitsOfTheShardsBitForBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PackedDense, testing::ValuesIn(Runs()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, PackedDense, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(PackedDenseMemory, ThePlanCountsTheSmallerBytesAndSaysSo) {
   EngineOptions options = {.model = test::NanoFolder()};

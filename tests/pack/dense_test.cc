@@ -45,7 +45,10 @@ class DensePack : public testing::Test {
 
   // Every dense tensor out of the folder's files, by code of the tests' own around DecodeBf12Row, against the shards.
   void ExpectEverythingThere() {
-    Result<Checkpoint> checkpoint = Checkpoint::Open({.folder = c_.model(), .experts = ExpertsWanted::kElsewhere});
+    CheckpointOptions where;
+    where.folder = c_.model();
+    where.experts = ExpertsWanted::kElsewhere;
+    Result<Checkpoint> checkpoint = Checkpoint::Open(where);
     ASSERT_TRUE(checkpoint) << checkpoint.error().message();
     const Result<DenseManifest> manifest =
         DenseManifest::FromText(ReadFileBytes(to() + "/deltafin-dense.json"), "manifest");
