@@ -81,8 +81,9 @@ class ExpertCache {
   // Fewest slots with which a layer can run: the experts of one token; where experts have copies, as many again, for
   // when all of them were being read from a drive that hangs.
   static int64_t Floor(int64_t experts_per_token, bool copies = false) { return experts_per_token * (copies ? 2 : 1); }
-  // What ExpertCacheOptions::most_in_transit should be: enough to keep drives busy while one expert is computed.
-  static int64_t Transit(int64_t experts_per_token) { return experts_per_token > 1 ? experts_per_token / 2 : 1; }
+  // What ExpertCacheOptions::most_in_transit should be: all that a step of one row asks for, so that its drives never
+  // wait for a slot. With half as many, four emulated drives read 94 % of their sum instead of 95 (docs/PERFORMANCE.md).
+  static int64_t Transit(int64_t experts_per_token) { return experts_per_token; }
   // Memory of one slot of `source`, rounded to whole 4 KiB.
   static uint64_t SlotBytes(const ExpertSource& source);
 

@@ -95,7 +95,7 @@ inline std::vector<MadeTrace> MadeTraces() {
       {.name = "SkewedIndependent", .repeat = 0, .rows = Steps({{1, 400}}), .seed = 3, .most_ratio = 1.18},
       {.name = "Uniform", .skew = 0, .repeat = 0, .rows = Steps({{1, 400}}), .seed = 4, .most_ratio = 1.18},
       {.name = "PromptThenDecode", .rows = Steps({{256, 4}, {1, 400}}), .seed = 5},
-      {.name = "PromptsBetween", .rows = Steps({{1, 200}, {256, 8}, {1, 200}, {64, 3}, {1, 200}}), .seed = 6},
+      {.name = "PromptsBetween", .rows = Steps({{1, 200}, {256, 8}, {1, 200}, {64, 3}, {1, 200}}), .seed = 6, .most_ratio = 1.11},
       {.name = "Wide",
        .shape = kWide,
        .first_layer = 0,

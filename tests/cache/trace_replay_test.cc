@@ -120,9 +120,12 @@ std::vector<int64_t> SlotsFor(const ExpertTrace& trace) {
 }
 
 // The best static set knows the whole trace, and reads through no slot of its own. Few slots lose to that what is on
-// its way; and where nothing but chance makes an expert popular, chance cannot be foreseen.
+// its way, as much as a layer's experts (ExpertCache::Transit); and where nothing but chance makes an expert popular,
+// chance cannot be foreseen.
 double MostRatio(const test::MadeTrace& made, int64_t slots) {
-  return slots < 3 * made.shape.experts_per_token ? std::max(1.15, made.most_ratio) : made.most_ratio;
+  const int64_t transit = ExpertCache::Transit(made.shape.experts_per_token);
+  if (slots < transit * 3 / 2) return 1.35;
+  return slots < 3 * transit ? std::max(1.2, made.most_ratio) : made.most_ratio;
 }
 
 class Replay : public testing::TestWithParam<test::MadeTrace> {};
