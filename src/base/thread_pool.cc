@@ -10,6 +10,9 @@
 namespace deltafin {
 namespace {
 
+constexpr int kCountBits = 8;  // of a share's word, below the loop's number
+static_assert(ThreadPool::kMostParts < 1 << kCountBits);
+
 constexpr int kPausesPerLook = 32;  // a pause takes 5 to 50 ns, a look at the clock as long
 
 inline void Pause() {
@@ -24,7 +27,7 @@ inline void Pause() {
 
 ThreadPool::ThreadPool(int threads) : spin_(threads <= UsableCores()) {
   DFIN_CHECK(threads >= 1, "a pool has at least the calling thread");
-  parts_ = std::make_unique<Part[]>(static_cast<size_t>(threads));
+  shares_ = std::make_unique<Share[]>(static_cast<size_t>(threads));
   workers_.reserve(static_cast<size_t>(threads - 1));
   try {
     for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { WorkerLoop(worker); });
@@ -54,42 +57,61 @@ Status ThreadPool::PinWorkers(std::span<const int> cpus) {
 
 void ThreadPool::Run(int64_t n, int64_t grain, Callback callback, void* context) {
   if (n <= 0) return;
-  const int64_t parts = std::min<int64_t>(threads(), CeilDiv(n, grain));
-  if (parts == 1) {
+  const int64_t grains = CeilDiv(n, grain);
+  if (threads() == 1 || grains == 1) {
     callback(context, 0, n, 0);
     return;
   }
   n_ = n;
-  chunk_ = CeilDiv(CeilDiv(n, grain), parts) * grain;
+  share_ = CeilDiv(grains, threads()) * grain;
+  part_ = std::max(CeilDiv(CeilDiv(share_, grain), kMostParts), kLeastGrains) * grain;
   callback_ = callback;
   context_ = context;
   finished_.store(0, std::memory_order_relaxed);
-  const uint64_t loop = loop_.fetch_add(1) + 1;
+  const uint64_t loop = loop_.load(std::memory_order_relaxed) + 1;
+  int parts = 0;
+  for (int share = 0; share < threads(); ++share) {
+    const int64_t begin = std::min(n, share_ * share), end = std::min(n, begin + share_);
+    const auto count = static_cast<int>(CeilDiv(end - begin, part_));
+    shares_[static_cast<size_t>(share)].left.store(loop << kCountBits | static_cast<uint64_t>(count),
+                                                   std::memory_order_release);
+    parts += count;
+  }
+  loop_.store(loop);
   if (sleepers_.load() != 0) {
     { const std::lock_guard lock(mutex_); }  // whoever counted itself is asleep by now
     wake_.notify_all();
   }
-  RunPart(0, 0);
-  int of_workers = 0;
-  for (int part = 1; part < threads(); ++part) {
-    if (TakePart(part, loop))
-      RunPart(part, 0);
-    else
-      ++of_workers;
+  AwaitFinished(parts - RunShares(0, loop));
+}
+
+// Until nobody has left a part to take; how many were run.
+int ThreadPool::RunShares(int worker, uint64_t loop) {
+  int parts = 0;
+  for (int i = 0; i < threads(); ++i) {
+    const int share = (worker + i) % threads();
+    for (int left = TakePart(share, loop); left > 0; left = TakePart(share, loop)) {
+      RunPart(share, left, worker);
+      ++parts;
+    }
   }
-  AwaitFinished(of_workers);
+  return parts;
 }
 
-bool ThreadPool::TakePart(int part, uint64_t loop) {
-  std::atomic<uint64_t>& taken_in = parts_[static_cast<size_t>(part)].taken_in;
-  uint64_t last = taken_in.load(std::memory_order_relaxed);
-  return last < loop && taken_in.compare_exchange_strong(last, loop, std::memory_order_acq_rel);
+// How many parts of the share were left when one of them was taken, or 0: none was.
+int ThreadPool::TakePart(int share, uint64_t loop) {
+  std::atomic<uint64_t>& left = shares_[static_cast<size_t>(share)].left;
+  uint64_t now = left.load(std::memory_order_relaxed);
+  do {
+    if (now >> kCountBits != loop || now == loop << kCountBits) return 0;
+  } while (!left.compare_exchange_weak(now, now - 1, std::memory_order_acq_rel, std::memory_order_relaxed));
+  return static_cast<int>(now - (loop << kCountBits));
 }
 
-void ThreadPool::RunPart(int part, int worker) {
-  const int64_t begin = std::min(n_, chunk_ * part);
-  const int64_t end = std::min(n_, begin + chunk_);
-  if (begin < end) callback_(context_, begin, end, worker);
+void ThreadPool::RunPart(int share, int parts_left, int worker) {
+  const int64_t first = share_ * share, last = std::min(n_, first + share_);
+  const int64_t begin = first + (CeilDiv(last - first, part_) - parts_left) * part_;
+  callback_(context_, begin, std::min(last, begin + part_), worker);
 }
 
 void ThreadPool::WorkerLoop(int worker) {
@@ -97,9 +119,9 @@ void ThreadPool::WorkerLoop(int worker) {
   for (;;) {
     loop = AwaitLoopAfter(loop);
     if (stop_.load()) return;
-    if (!TakePart(worker, loop)) continue;
-    RunPart(worker, worker);
-    finished_.fetch_add(1);
+    const int parts = RunShares(worker, loop);
+    if (parts == 0) continue;
+    finished_.fetch_add(parts);
     if (caller_sleeps_.load()) {
       { const std::lock_guard lock(mutex_); }
       done_.notify_one();

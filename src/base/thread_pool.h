@@ -1,11 +1,11 @@
 // ThreadPool: a fixed set of workers for short parallel loops (one kernel call at a time).
 //
-// ParallelFor(n, grain, body) cuts [0, n) into at most threads() contiguous parts whose borders depend only on n, grain
-// and threads(), and calls body(begin, end, worker) for each, where `worker` (below threads()) is the thread that runs
-// it. A worker takes the part with its own number; parts whose workers have not begun when the caller is through with
-// its own are taken by the caller, so a loop never waits for a worker that sleeps or is kept off its processor. Results
-// must not depend on the cut or on who runs a part: kernels split over output rows, never over a sum. body must not
-// throw and must not call ParallelFor.
+// ParallelFor(n, grain, body) cuts [0, n) into a contiguous share for each thread and a share into at most kMostParts
+// parts, with borders that depend only on n, grain and threads(), and calls body(begin, end, worker) for each part,
+// where `worker` (below threads()) is the thread that runs it. A thread works through its own share, then takes parts
+// that others have not begun: a loop never waits long for a worker that sleeps, is kept off its processor, or has a
+// slower one. Results must not depend on the cut or on who runs a part: kernels split over output rows, never over a
+// sum. body must not throw and must not call ParallelFor.
 //
 // Workers without work, and a caller whose workers are not through, look for kSpinNs (kernels follow each other
 // closely), then sleep: waiting for a drive costs no power. With more threads than processors they sleep at once.
@@ -30,6 +30,10 @@ class ThreadPool {
  public:
   // Longer than the gap between two kernels of a layer, shorter than a read.
   static constexpr int64_t kSpinNs = 40'000;
+
+  static constexpr int kMostParts = 4;  // of a share
+  // Parts shorter than this are not worth a cut: where they begin, what was asked for ahead has not come yet.
+  static constexpr int64_t kLeastGrains = 8;
 
   // `threads` >= 1, the calling thread included. Throws std::system_error when the system gives no more threads.
   explicit ThreadPool(int threads);
@@ -60,15 +64,17 @@ class ThreadPool {
   using Callback = void (*)(void* context, int64_t begin, int64_t end, int worker);
   static constexpr size_t kCacheLine = 64;
 
-  // Loops are numbered 1, 2, 3, ... A part belongs to whoever raises its number to the loop's. When a loop is over all
-  // of them have been raised, so a worker that comes late finds nothing to take and looks at nothing of the next loop.
-  struct alignas(kCacheLine) Part {
-    std::atomic<uint64_t> taken_in{0};
+  // Loops are numbered 1, 2, 3, ... A share holds the loop's number and how many of its parts nobody has taken, in one
+  // word. When a loop is over nothing is left of it, so a worker that comes late finds nothing to take, or another
+  // loop's number, and looks at nothing else of that loop.
+  struct alignas(kCacheLine) Share {
+    std::atomic<uint64_t> left{0};
   };
 
   void Run(int64_t n, int64_t grain, Callback callback, void* context);
-  bool TakePart(int part, uint64_t loop);
-  void RunPart(int part, int worker);
+  int RunShares(int worker, uint64_t loop);
+  int TakePart(int share, uint64_t loop);
+  void RunPart(int share, int parts_left, int worker);
   void WorkerLoop(int worker);
   uint64_t AwaitLoopAfter(uint64_t seen);
   void AwaitFinished(int parts);
@@ -78,10 +84,11 @@ class ThreadPool {
 
   const bool spin_;
   std::vector<std::thread> workers_;
-  std::unique_ptr<Part[]> parts_;  // [threads]
-  // The current loop; written before loop_ is raised, read by those who took a part of it.
+  std::unique_ptr<Share[]> shares_;  // [threads]
+  // The current loop; written before its shares are, read by those who took a part of it.
   int64_t n_ = 0;
-  int64_t chunk_ = 0;
+  int64_t share_ = 0;  // length of a share
+  int64_t part_ = 0;   // length of a part
   Callback callback_ = nullptr;
   void* context_ = nullptr;
   // What somebody waits for by looking at it has a cache line of its own.

@@ -85,12 +85,40 @@ TEST(ThreadPool, NeverRunsTwoPartsAsOneWorkerAtOnce) {
 TEST(ThreadPool, CutsTheSameWayEveryTime) {
   ThreadPool pool(3);
   for (int round = 0; round < 200; ++round) {
-    std::vector<int64_t> ends(100, -1);
+    std::vector<int64_t> ends(1000, -1);
     pool.ParallelFor(100, 8, [&](int64_t begin, int64_t end, int) { ends[static_cast<size_t>(begin)] = end; });
-    // 13 grains of 8: 5, 5 and 3 of them.
+    // 13 grains of 8: 5, 5 and 3 of them, too short for parts.
     EXPECT_EQ(ends[0], 40);
     EXPECT_EQ(ends[40], 80);
     EXPECT_EQ(ends[80], 100);
+    ends.assign(1000, -1);
+    pool.ParallelFor(1000, 8, [&](int64_t begin, int64_t end, int) { ends[static_cast<size_t>(begin)] = end; });
+    // 125 grains: shares of 42, 42 and 41, parts of 11 each but the last.
+    EXPECT_EQ(ends[0], 88);
+    EXPECT_EQ(ends[264], 336);
+    EXPECT_EQ(ends[336], 424);
+    EXPECT_EQ(ends[936], 1000);
+  }
+}
+
+// A worker whose processor is slow, or taken away, keeps only the part that it has begun.
+TEST(ThreadPool, OthersTakeWhatASlowWorkerHasNotBegun) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 10; ++round) {
+    std::atomic<int> parts{0}, of_worker{0};
+    std::atomic<bool> begun{false};
+    pool.ParallelFor(64, 1, [&](int64_t, int64_t, int worker) {
+      if (worker == 1) {
+        begun = true;
+        ++of_worker;
+        while (parts < 7) std::this_thread::yield();  // all others
+      } else {
+        while (!begun) std::this_thread::yield();
+      }
+      ++parts;
+    });
+    EXPECT_EQ(parts, 8);
+    EXPECT_EQ(of_worker, 1);
   }
 }
 

@@ -15,10 +15,10 @@ using cpu::kMatrixRows;
 using cpu::PadColumns;
 
 // Outputs, rows or channels below which a part is not worth a thread.
-constexpr int64_t kOutputGrain = 12;    // whole panels of every instruction set, and tiles of 4
 constexpr int64_t kChannelGrain = 64;   // a cache line and a vector are whole divisors
 constexpr int64_t kElementSpan = 2048;  // elements of one row a worker takes at a time
 constexpr int64_t kLongestConv = 64;    // taps
+constexpr int64_t kMostDirectRows = 4;  // kernels work without strips
 
 // Where the scratch floats of a Reserve() lie, in order.
 struct ScratchPlan {
@@ -43,6 +43,9 @@ ScratchPlan PlanFor(const WorkspaceLimits& limits) {
   plan.worker = PadColumns(worker);
   return plan;
 }
+
+// Tiles of few rows are 4 outputs high, strips of many 32 or 64.
+int64_t OutputGrain(int64_t rows) { return rows <= kMostDirectRows ? 16 : 32; }
 
 class CpuBackend final : public Backend {
  public:
@@ -207,7 +210,7 @@ class CpuBackend final : public Backend {
     for (int64_t first = 0; first < x.rows; first += plan_.rows) {
       const int64_t rows = std::min(plan_.rows, x.rows - first);
       ForRows(rows, [&](int64_t r) { kernels_.split_columns(x.row(first + r), x.width, r, rows, Input()); });
-      pool_.ParallelFor(outputs, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
+      pool_.ParallelFor(outputs, OutputGrain(rows), [&](int64_t begin, int64_t end, int worker) {
         for (const LinearGroupArgs::Part& part : parts) {
           const int64_t n = part.out.width;
           if (begin < n && end > 0) {
@@ -228,7 +231,7 @@ class CpuBackend final : public Backend {
     const int32_t* x_rows = args.x_rows.data() + first;
     ForRows(rows, [&](int64_t r) { kernels_.group_columns(args.x.row(x_rows[r]), args.x.width, r, rows, Input()); });
     const Rows gate(Gate(), rows, inner, inner_stride), up(Up(), rows, inner, inner_stride);
-    pool_.ParallelFor(inner, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
+    pool_.ParallelFor(inner, OutputGrain(rows), [&](int64_t begin, int64_t end, int worker) {
       kernels_.mxfp4({&args.w1, Input(), rows, gate, nullptr}, begin, end, WorkerScratch(worker));
       kernels_.mxfp4({&args.w3, Input(), rows, up, nullptr}, begin, end, WorkerScratch(worker));
       for (int64_t r = 0; r < rows; ++r) {
@@ -237,7 +240,7 @@ class CpuBackend final : public Backend {
       }
     });
     ForRows(rows, [&](int64_t r) { kernels_.group_columns(gate.row(r), inner, r, rows, Hidden()); });
-    pool_.ParallelFor(args.w2.rows, kOutputGrain, [&](int64_t begin, int64_t end, int worker) {
+    pool_.ParallelFor(args.w2.rows, OutputGrain(rows), [&](int64_t begin, int64_t end, int worker) {
       const cpu::Mxfp4Task task = {&args.w2, Hidden(), rows, args.out, args.out_rows.data() + first};
       kernels_.mxfp4(task, begin, end, WorkerScratch(worker));
     });

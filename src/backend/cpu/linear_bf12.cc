@@ -101,7 +101,7 @@ HWY_NOINLINE int64_t DecodeColumns(const Bf12Row& row, int64_t columns, int64_t 
   const VB table = hn::LoadDup128(DB(), row.table);
   for (int64_t at = c; at < end; at += kBf12Group) {
     const uint8_t* group = row.data + at / kBf12Group * kBf12GroupBytes;
-    // The same columns of the next span, which is wanted once all rows of the input have used this one.
+    // The same columns of a span that comes next, wanted once all rows of the input have used this one.
     for (int64_t line = 0; line < 3; ++line)
       __builtin_prefetch(group + kSpanColumns / kBf12Group * kBf12GroupBytes + line * 64);
     if (at + kBf12Group > columns) {

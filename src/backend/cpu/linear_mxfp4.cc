@@ -324,12 +324,32 @@ HWY_INLINE void StripSpan(const StripMemory& strip, int64_t n, int64_t first_wor
   }
 }
 
+// The block that a strip needs next: the same outputs' next columns, or the next strip's first ones. Tiles of rows
+// share the asking, or the reads would come all at once and then none. Into the L2 cache: the L1 cache is full of the
+// block that is worked on.
+struct NextBlock {
+  HWY_INLINE void Ask(int64_t n) const {
+    if (n < begin || n >= end) return;
+    const uint8_t* at = packed + n * packed_stride;
+    DFIN_UNROLL
+    for (int64_t line = 0; line < kBlockColumns / 2; line += 64) __builtin_prefetch(at + line, 0, 2);
+    __builtin_prefetch(scales + n * scale_stride, 0, 2);
+  }
+
+  const uint8_t* packed;
+  const uint8_t* scales;
+  int64_t packed_stride, scale_stride;
+  int64_t begin = 0, end = 0;  // outputs to ask for
+};
+
 // Rows [r, r + kRows) on all outputs of the strip; x is the tile's first vector of the block.
 template <int kRows>
-HWY_NOINLINE void StripTile(const StripMemory& strip, int64_t outputs, bool is_block, const float* x, int64_t r,
-                            bool is_first) {
+HWY_NOINLINE void StripTile(const StripMemory& strip, int64_t outputs, bool is_block, const NextBlock& next,
+                            const float* x, int64_t r, bool is_first) {
   int64_t n = 0;
   for (; n + 2 <= outputs; n += 2) {
+    next.Ask(n);
+    next.Ask(n + 1);
     if (HWY_LIKELY(is_block)) {
       StripSpan<2, kRows, 2>(strip, n, 0, x, r, is_first);
       StripSpan<2, kRows, 2>(strip, n, 2, x, r, false);
@@ -347,10 +367,10 @@ HWY_NOINLINE void StripTile(const StripMemory& strip, int64_t outputs, bool is_b
 }
 
 template <int kRows>
-HWY_INLINE void StripRows(int64_t rows, const StripMemory& strip, int64_t outputs, bool is_block, const float* x,
-                          int64_t r, bool is_first) {
-  if (rows == kRows) return StripTile<kRows>(strip, outputs, is_block, x, r, is_first);
-  if constexpr (kRows > 1) StripRows<kRows - 1>(rows, strip, outputs, is_block, x, r, is_first);
+HWY_INLINE void StripRows(int64_t rows, const StripMemory& strip, int64_t outputs, bool is_block, const NextBlock& next,
+                          const float* x, int64_t r, bool is_first) {
+  if (rows == kRows) return StripTile<kRows>(strip, outputs, is_block, next, x, r, is_first);
+  if constexpr (kRows > 1) StripRows<kRows - 1>(rows, strip, outputs, is_block, next, x, r, is_first);
 }
 
 HWY_INLINE void TransposeStrip(const Mxfp4View& w, int64_t first, int64_t outputs, int64_t c, bool is_block,
@@ -360,10 +380,6 @@ HWY_INLINE void TransposeStrip(const Mxfp4View& w, int64_t first, int64_t output
     const uint8_t* packed = w.packed_row(first + n) + c / 2;
     const uint8_t* scales = w.scale_row(first + n) + c / kMxfp4Group;
     if (HWY_LIKELY(is_block)) {
-      DFIN_UNROLL
-      for (int64_t line = 0; line < kBlockColumns / 2; line += 64) {
-        __builtin_prefetch(packed + kBlockColumns / 2 + line);  // the row's next block
-      }
       const Block block = LoadBlock(packed, scales);
       for (int q = 0; q < 4; ++q) strip.SetWord(n, q, block.words[q]);
       hn::Store(block.scale, d, strip.scales + n * kLanes);
@@ -382,11 +398,17 @@ void Strip(const Mxfp4Task& task, int64_t first, int64_t outputs, float* scratch
   for (int64_t c = 0; c < w.cols;) {
     const bool is_block = c + kBlockColumns <= w.cols;
     TransposeStrip(w, first, outputs, c, is_block, strip);
+    const int64_t following = c + (is_block ? kBlockColumns : kTailColumns);
+    const int64_t row = following < w.cols ? first : first + outputs, column = following < w.cols ? following : 0;
+    NextBlock next{w.packed_row(row) + column / 2, w.scale_row(row) + column / kMxfp4Group, w.cols / 2,
+                   w.cols / kMxfp4Group};
     for (int64_t t = 0; t < tiles.count; ++t) {
       const int64_t r = tiles.First(t), rows = tiles.First(t + 1) - r;
-      StripRows<kTileRows>(rows, strip, outputs, is_block, task.x + r * PadColumns(w.cols) + c * rows, r, c == 0);
+      next.begin = outputs * t / tiles.count;
+      next.end = outputs * (t + 1) / tiles.count;
+      StripRows<kTileRows>(rows, strip, outputs, is_block, next, task.x + r * PadColumns(w.cols) + c * rows, r, c == 0);
     }
-    c += is_block ? kBlockColumns : kTailColumns;
+    c = following;
   }
   for (int64_t r = 0; r < task.rows; ++r) StoreLaneSums(strip.sum(0, r), 1, outputs, OutRow(task, r) + first);
 }

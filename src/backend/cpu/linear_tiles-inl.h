@@ -26,17 +26,20 @@ namespace deltafin::cpu {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kPair = 2 * kLanes;  // columns of one block
-constexpr int64_t kSpanColumns = 512;  // of a strip's visit: the input of a tile of rows stays in the L1 cache
+// Most columns of a strip's visit: the input of a tile of rows stays in the L1 cache.
+constexpr int64_t kSpanColumns = 512;
 constexpr int64_t kStripOutputs = 64;
 constexpr int64_t kFewRows = 4;
 static_assert(kFewRows <= kTileRows, "few rows are one tile");
 
 // Which columns to ask for while a column is worked on: those `columns` further; from column `turn` on, those another
-// `jump` further.
+// `jump` further. Of a strip's outputs only [first, last): its tiles of rows share the asking, or the reads would come
+// all at once and then none.
 struct Ahead {
   int64_t columns = 0;
   int64_t turn = INT64_MAX;
   int64_t jump = 0;
+  int64_t first = 0, last = INT64_MAX;
 };
 
 // Adds the products of columns [begin, end) to the sums; x points at the tile's vectors of column `begin`.
@@ -130,7 +133,8 @@ HWY_NOINLINE void SpanRows(const Weights& weights, int64_t first, int64_t output
   int64_t n = 0;
   for (; n + 2 <= outputs; n += 2) {
     const typename Weights::Row w[2] = {weights.At(first + n), weights.At(first + n + 1)};
-    SpanTile<2, kRows>(w, begin, end, x, ahead, sums + n * kRows * kLanes);
+    const Ahead asked = n >= ahead.first && n < ahead.last ? ahead : Ahead{};
+    SpanTile<2, kRows>(w, begin, end, x, asked, sums + n * kRows * kLanes);
   }
   if (n == outputs) return;
   const typename Weights::Row w[1] = {weights.At(first + n)};
@@ -150,14 +154,18 @@ void Strip(const Weights& weights, const LinearTask& task, int64_t columns, int6
   float* sums = scratch;
   float* span_scratch = scratch + kMatrixRows * kStripOutputs * kLanes;
   const RowTiles tiles(task.rows);
-  for (int64_t c = 0; c < columns; c += kSpanColumns) {
-    const int64_t end = std::min(columns, c + kSpanColumns);
+  // A single tile of rows meets every weight once, fresh from memory, and leaves more of the L1 cache to them.
+  const int64_t width = tiles.count == 1 ? kSpanColumns / 2 : kSpanColumns;
+  for (int64_t c = 0; c < columns; c += width) {
+    const int64_t end = std::min(columns, c + width);
     const auto span = weights.Span(first, outputs, c, end, span_scratch);
     for (int64_t t = 0; t < tiles.count; ++t) {
       const int64_t r = tiles.First(t), height = tiles.Height(t);
       const float* x = task.x + r * PadColumns(columns) + c * height;
-      // The first tile of rows has the next span fetched.
-      const Ahead ahead{.columns = t == 0 ? kSpanColumns : 0};
+      // The next span of these outputs, or the first one of the next strip's.
+      const int64_t distance = end < columns ? width : outputs * columns - c;
+      const Ahead ahead{
+          .columns = distance, .first = outputs * t / tiles.count, .last = outputs * (t + 1) / tiles.count};
       SpanOfHeight<kTileRows>(height, span, first, outputs, c, end, x, ahead, sums + r * kStripOutputs * kLanes);
     }
   }
