@@ -38,6 +38,8 @@ Json ToJson(const DecodeBenchReport& r) {
   out["seconds_wait_per_token"] = r.seconds_wait_per_token;
   out["processor_seconds_per_token"] = r.processor_seconds_per_token;
   out["seconds_outside_per_layer"] = r.seconds_outside_per_layer;
+  for (size_t i = 0; i < kTimedOperations; ++i)
+    out["seconds_per_token_by_operation"][TimedOperationName(static_cast<TimedOperation>(i))] = r.operation_seconds[i];
   out["seconds_prompt"] = r.seconds_prompt;
   out["prompt_tokens_per_second"] = static_cast<double>(r.prompt_tokens) / r.seconds_prompt;
   out["macs_per_token"] = r.macs_per_token;
@@ -66,6 +68,12 @@ std::string ToText(const DecodeBenchReport& r) {
                 Bytes(r.device_bytes_per_token).c_str(), r.seconds_wait_per_token * 1e3,
                 r.processor_seconds_per_token * 1e3);
   text += line;
+  text += " ";
+  for (size_t i = 0; i < kTimedOperations; ++i) {
+    std::snprintf(line, sizeof line, " %s %.3f ms%s", TimedOperationName(static_cast<TimedOperation>(i)),
+                  r.operation_seconds[i] * 1e3, i + 1 < kTimedOperations ? "," : "\n");
+    text += line;
+  }
   std::snprintf(line, sizeof line, "  outside kernels and reads: %.1f us a layer\n", r.seconds_outside_per_layer * 1e6);
   text += line;
   std::snprintf(line, sizeof line,

@@ -58,7 +58,8 @@ void CheckArgs(const ShortConvArgs& args) {
 
 void CheckArgs(const KdaArgs& args) {
   const int64_t rows = args.q.rows, width = args.heads * args.head_dim;
-  DFIN_CHECK(args.heads >= 1 && args.head_dim >= 1 && args.state != nullptr, "heads, head_dim and state are required");
+  DFIN_CHECK(args.heads >= 1 && args.head_dim >= 1 && args.q.rows >= 1, "heads, head_dim and rows are required");
+  DFIN_CHECK(args.before != nullptr && args.after != nullptr, "states are required");
   DFIN_CHECK(HasShape(args.q, rows, width) && HasShape(args.k, rows, width) && HasShape(args.v, rows, width),
              "q, k, v must be [R, heads * d]");
   DFIN_CHECK(HasShape(args.raw_decay, rows, width), "raw_decay must be [R, heads * d]");

@@ -72,8 +72,10 @@ struct KdaArgs {
   float lower_bound = 0;
   int64_t heads = 0;
   int64_t head_dim = 0;  // d
-  float* state = nullptr;  // [heads, d (key), d (value)], in and out
-  Rows out;                // [R, heads * d]
+  // [heads, d (key), d (value)]: S before the first row, and after the last. They may be the same memory.
+  const float* before = nullptr;
+  float* after = nullptr;
+  Rows out;  // [R, heads * d]
 };
 
 // Per head: out = rms_norm(x_head) * weight * sigmoid(gate_head). out may be x.

@@ -19,6 +19,7 @@ struct Round {
   double seconds_prompt = 0, device_bytes_prompt = 0;
   double seconds_token = 0, seconds_processor = 0, bytes_touched = 0, device_bytes = 0, seconds_wait = 0,
          seconds_outside = 0;
+  std::array<double, kTimedOperations> operation_seconds = {};  // a token
 };
 
 class DecodeBench {
@@ -86,7 +87,10 @@ class DecodeBench {
     const auto layers = static_cast<double>(engine_.spec().layers.size());
     const double seconds = result.seconds_total - result.seconds_first_token;
     const double wait = d.expert_wait_seconds + d.dense_wait_seconds;
-    const double computing = static_cast<double>(times_.nanoseconds - start.times.nanoseconds) * 1e-9;
+    const double computing = static_cast<double>(times_.total() - start.times.total()) * 1e-9;
+    for (size_t i = 0; i < kTimedOperations; ++i)
+      round.operation_seconds[i] =
+          static_cast<double>(times_.nanoseconds[i] - start.times.nanoseconds[i]) * 1e-9 / tokens;
     round.seconds_prompt = result.seconds_first_token;
     round.device_bytes_prompt = static_cast<double>(result.used.io.device_bytes - d.io.device_bytes);
     round.seconds_token = seconds / tokens;
@@ -129,6 +133,8 @@ class DecodeBench {
     r.seconds_wait_per_token = MedianOf([](const Round& round) { return round.seconds_wait; });
     r.seconds_outside_per_layer = MedianOf([](const Round& round) { return round.seconds_outside; });
     r.processor_seconds_per_token = MedianOf([](const Round& round) { return round.seconds_processor; });
+    for (size_t i = 0; i < kTimedOperations; ++i)
+      r.operation_seconds[i] = MedianOf([i](const Round& round) { return round.operation_seconds[i]; });
     r.seconds_prompt = MedianOf([](const Round& round) { return round.seconds_prompt; });
     r.flops_per_second = MedianOf(flops);
     r.multiply_peak = MedianOf([](const Round& round) { return round.multiply; });

@@ -7,6 +7,7 @@
 // time. Uses no statistics of earlier runs. Thread rule: engine thread. Errors: those of Generate; kCancelled.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -39,6 +40,7 @@ struct DecodeBenchReport {
   double seconds_wait_per_token = 0;       // for experts and streamed dense weights
   double seconds_outside_per_layer = 0;    // neither in an operation of the backend nor waiting, a layer of a token
   double processor_seconds_per_token = 0;  // of all threads: while they wait for drives, none
+  std::array<double, kTimedOperations> operation_seconds = {};  // a token, by TimedOperation
   // The prompt.
   double seconds_prompt = 0;
   double macs_per_token = 0;

@@ -1,5 +1,7 @@
 #include "bench/timed_backend.h"
 
+#include <numeric>
+
 #include "base/clock.h"
 
 namespace deltafin {
@@ -14,61 +16,61 @@ class TimedBackend final : public Backend {
   Status Reserve(const WorkspaceLimits& limits) override { return backend_->Reserve(limits); }
 
   void Embed(const EmbedArgs& args) override {
-    Time([&] { backend_->Embed(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->Embed(args); });
   }
   void RmsNorm(const RmsNormArgs& args) override {
-    Time([&] { backend_->RmsNorm(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->RmsNorm(args); });
   }
   void Linear(const LinearArgs& args) override {
-    Time([&] { backend_->Linear(args); });
+    Time(TimedOperation::kLinear, [&] { backend_->Linear(args); });
   }
   void LinearGroup(const LinearGroupArgs& args) override {
-    Time([&] { backend_->LinearGroup(args); });
+    Time(TimedOperation::kLinear, [&] { backend_->LinearGroup(args); });
   }
   void ShortConv(const ShortConvArgs& args) override {
-    Time([&] { backend_->ShortConv(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->ShortConv(args); });
   }
   void Kda(const KdaArgs& args) override {
-    Time([&] { backend_->Kda(args); });
+    Time(TimedOperation::kKda, [&] { backend_->Kda(args); });
   }
   void GatedHeadNorm(const GatedHeadNormArgs& args) override {
-    Time([&] { backend_->GatedHeadNorm(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->GatedHeadNorm(args); });
   }
   void MlaAttend(const MlaAttendArgs& args) override {
-    Time([&] { backend_->MlaAttend(args); });
+    Time(TimedOperation::kMlaAttend, [&] { backend_->MlaAttend(args); });
   }
   void SigmoidGate(const SigmoidGateArgs& args) override {
-    Time([&] { backend_->SigmoidGate(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->SigmoidGate(args); });
   }
   void MixResiduals(const MixResidualsArgs& args) override {
-    Time([&] { backend_->MixResiduals(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->MixResiduals(args); });
   }
   void Router(const RouterArgs& args) override {
-    Time([&] { backend_->Router(args); });
+    Time(TimedOperation::kRouter, [&] { backend_->Router(args); });
   }
   void SituGlu(const SituGluArgs& args) override {
-    Time([&] { backend_->SituGlu(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->SituGlu(args); });
   }
   void ExpertMlp(const ExpertMlpArgs& args) override {
-    Time([&] { backend_->ExpertMlp(args); });
+    Time(TimedOperation::kExpertMlp, [&] { backend_->ExpertMlp(args); });
   }
   void CombineExperts(const CombineExpertsArgs& args) override {
-    Time([&] { backend_->CombineExperts(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->CombineExperts(args); });
   }
   void Copy(const CopyArgs& args) override {
-    Time([&] { backend_->Copy(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->Copy(args); });
   }
   void Add(const AddArgs& args) override {
-    Time([&] { backend_->Add(args); });
+    Time(TimedOperation::kOthers, [&] { backend_->Add(args); });
   }
   Status Synchronize() override { return backend_->Synchronize(); }
 
  private:
   template <typename Operation>
-  void Time(Operation operation) {
+  void Time(TimedOperation kind, Operation operation) {
     const int64_t start = clock_.NowNs();
     operation();
-    times_.nanoseconds += clock_.NowNs() - start;
+    times_.nanoseconds[static_cast<size_t>(kind)] += clock_.NowNs() - start;
     ++times_.operations;
   }
 
@@ -78,6 +80,14 @@ class TimedBackend final : public Backend {
 };
 
 }  // namespace
+
+const char* TimedOperationName(TimedOperation operation) {
+  constexpr const char* kNames[kTimedOperations] = {"dense matrices", "routed experts", "routers",
+                                                    "KDA recurrence", "MLA attention",  "others"};
+  return kNames[static_cast<size_t>(operation)];
+}
+
+int64_t BackendTimes::total() const { return std::accumulate(nanoseconds.begin(), nanoseconds.end(), int64_t{0}); }
 
 std::unique_ptr<Backend> MakeTimedBackend(std::unique_ptr<Backend> backend, BackendTimes& times) {
   return std::make_unique<TimedBackend>(std::move(backend), times);

@@ -4,6 +4,7 @@
 // looks at the clock an operation. Thread rule, errors: those of the other backend.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -11,8 +12,15 @@
 
 namespace deltafin {
 
+// The operations that are worth telling apart.
+enum class TimedOperation : uint8_t { kLinear, kExpertMlp, kRouter, kKda, kMlaAttend, kOthers };
+constexpr size_t kTimedOperations = 6;
+const char* TimedOperationName(TimedOperation operation);
+
 struct BackendTimes {
-  int64_t nanoseconds = 0;
+  int64_t total() const;
+
+  std::array<int64_t, kTimedOperations> nanoseconds = {};
   uint64_t operations = 0;
 };
 

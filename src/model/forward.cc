@@ -57,7 +57,8 @@ void KimiDeltaAttention(Model& m, const LayerSpec& layer, const KdaWeights& w, c
                    .lower_bound = m.spec.gate_lower_bound,
                    .heads = m.spec.kda_heads,
                    .head_dim = m.spec.kda_head_dim,
-                   .state = state.s,
+                   .before = state.s_before,
+                   .after = state.s_after,
                    .out = of(t.out)});
   }
   m.backend.GatedHeadNorm({.x = t.out,

@@ -21,10 +21,11 @@ namespace deltafin {
 
 class SequenceState {
  public:
-  // What one KDA layer of a step reads and writes: already a copy of the current state, to be advanced in place.
+  // What one KDA layer of a step reads and writes.
   struct KdaLayer {
-    float* s = nullptr;           // [heads, d, d]
-    Rows q_tail, k_tail, v_tail;  // [taps - 1, heads * d]
+    const float* s_before = nullptr;  // [heads, d, d], committed
+    float* s_after = nullptr;         // [heads, d, d], the step's to write, all of it
+    Rows q_tail, k_tail, v_tail;      // [taps - 1, heads * d], already copies of the committed ones, to be advanced
   };
 
   // `capacity`: most tokens the sequence may hold.

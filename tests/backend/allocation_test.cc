@@ -68,7 +68,7 @@ TEST_P(Allocation, SequenceAndExpertOperationsAllocateNothing) {
   EXPECT_EQ(Count([&] { backend_->ShortConv({x.view(), kernel.view(), tail.view(), out.view()}); }), 0);
   EXPECT_EQ(Count([&] {
               backend_->Kda({x.view(), x.view(), x.view(), x.view(), beta.view(), a_log.view(), dt_bias.view(), -5,
-                             heads, dim, state.values.data(), out.view()});
+                             heads, dim, state.values.data(), state.values.data(), out.view()});
             }),
             0);
   EXPECT_EQ(Count([&] { backend_->GatedHeadNorm({x.view(), x.view(), norm.view(), 1e-5f, heads, out.view()}); }), 0);

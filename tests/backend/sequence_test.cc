@@ -4,6 +4,7 @@
 // and Mary, 2019), times the norms involved, because the worst case over a sequence says nothing any more.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "backend_fixture.h"
@@ -35,9 +36,12 @@ struct KdaOperands {
 
   // Rows [first, first + count).
   void Run(Backend& backend, std::vector<float>& state, Activations& out, int64_t first, int64_t count) const {
+    if (count == 0) return;
+    const std::vector<float> before = state;
+    std::fill(state.begin(), state.end(), std::nanf(""));  // must not be read
     backend.Kda({q.view().Slice(first, count), k.view().Slice(first, count), v.view().Slice(first, count),
                  raw_decay.view().Slice(first, count), raw_beta.view().Slice(first, count), a_log.view(),
-                 dt_bias.view(), -5.0f, heads, dim, state.data(), out.view().Slice(first, count)});
+                 dt_bias.view(), -5.0f, heads, dim, before.data(), state.data(), out.view().Slice(first, count)});
   }
 };
 
@@ -107,6 +111,7 @@ TEST(ReferenceKda, ComputesOneStepByHand) {
                         -5.0f,
                         1,
                         2,
+                        state.data(),
                         state.data(),
                         out.view()});
   const double k_unit = 2 / std::sqrt(4 + 1e-6), q0 = 3 / std::sqrt(25 + 1e-6) / std::sqrt(2.0);

@@ -75,9 +75,11 @@ HWY_INLINE void PrepareRow(const KdaArgs& args, int64_t head, int64_t row, float
   }
 }
 
-// kVectors vectors of value channels, the last one holding `n` channels; `state` points at the first of them.
+// kVectors vectors of value channels, the last one holding `n` channels; `before` and `after` point at the first of
+// them in the state.
 template <int kVectors>
-HWY_INLINE void StepColumns(const KdaRow& row, const float* v, int64_t dim, int64_t n, float* state, float* out) {
+HWY_INLINE void StepColumns(const KdaRow& row, const float* v, int64_t dim, int64_t n, const float* before,
+                            float* after, float* out) {
   const DF d;
   const auto lanes = [n](int u) { return u + 1 < kVectors ? kLanes : n; };
   VF predicted[kVectors], sum[kVectors];
@@ -87,7 +89,7 @@ HWY_INLINE void StepColumns(const KdaRow& row, const float* v, int64_t dim, int6
     const VF k = hn::Set(d, row.k_decayed[i]);
     DFIN_UNROLL
     for (int u = 0; u < kVectors; ++u) {
-      predicted[u] = hn::MulAdd(k, LoadSome(state + i * dim + u * kLanes, lanes(u)), predicted[u]);
+      predicted[u] = hn::MulAdd(k, LoadSome(before + i * dim + u * kLanes, lanes(u)), predicted[u]);
     }
   }
   DFIN_UNROLL
@@ -96,9 +98,9 @@ HWY_INLINE void StepColumns(const KdaRow& row, const float* v, int64_t dim, int6
     const VF alpha = hn::Set(d, row.alpha[i]), k = hn::Set(d, row.k_beta[i]), q = hn::Set(d, row.q[i]);
     DFIN_UNROLL
     for (int u = 0; u < kVectors; ++u) {
-      float* at = state + i * dim + u * kLanes;
-      const VF s = hn::MulAdd(k, predicted[u], hn::Mul(alpha, LoadSome(at, lanes(u))));
-      StoreSome(s, at, lanes(u));
+      const int64_t at = i * dim + u * kLanes;
+      const VF s = hn::MulAdd(k, predicted[u], hn::Mul(alpha, LoadSome(before + at, lanes(u))));
+      StoreSome(s, after + at, lanes(u));
       sum[u] = hn::MulAdd(q, s, sum[u]);
     }
   }
@@ -111,17 +113,20 @@ void Kda(const KdaArgs& args, int64_t begin, int64_t end, float* scratch) {
   const int64_t dim = args.head_dim;
   const KdaRow factors = {scratch, scratch + dim, scratch + 2 * dim, scratch + 3 * dim};
   for (int64_t head = begin; head < end; ++head) {
-    float* state = args.state + head * dim * dim;
+    float* after = args.after + head * dim * dim;
     const float rate = std::exp(args.a_log.f32()[head]);
+    // The first row reads what was and writes what will be, so that nobody copies the state (6 MB a layer of K3).
     for (int64_t r = 0; r < args.q.rows; ++r) {
       PrepareRow(args, head, r, rate, factors);
+      const float* before = r == 0 ? args.before + head * dim * dim : after;
       const float* v = args.v.row(r) + head * dim;
       float* out = args.out.row(r) + head * dim;
       int64_t j = 0;
       for (; j + kVectors * kLanes <= dim; j += kVectors * kLanes) {
-        StepColumns<kVectors>(factors, v + j, dim, kLanes, state + j, out + j);
+        StepColumns<kVectors>(factors, v + j, dim, kLanes, before + j, after + j, out + j);
       }
-      for (; j < dim; j += kLanes) StepColumns<1>(factors, v + j, dim, std::min(kLanes, dim - j), state + j, out + j);
+      for (; j < dim; j += kLanes)
+        StepColumns<1>(factors, v + j, dim, std::min(kLanes, dim - j), before + j, after + j, out + j);
     }
   }
 }

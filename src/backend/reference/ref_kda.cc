@@ -26,8 +26,8 @@ void ShortConv(const ShortConvArgs& args) {
 
 namespace {
 
-// One head, one row: the letters are those of the paper. `state` is S [d (key), d (value)].
-void KdaStep(const KdaArgs& args, int64_t head, int64_t row, float* state) {
+// One head, one row: the letters are those of the paper. `before` and `after` are S [d (key), d (value)].
+void KdaStep(const KdaArgs& args, int64_t head, int64_t row, const float* before, float* after) {
   const int64_t d = args.head_dim, at = head * d;
   const float *q = args.q.row(row) + at, *k = args.k.row(row) + at, *v = args.v.row(row) + at;
   double q_squares = 0, k_squares = 0;
@@ -45,7 +45,7 @@ void KdaStep(const KdaArgs& args, int64_t head, int64_t row, float* state) {
     const double raw = static_cast<double>(args.raw_decay.row(row)[at + i]) + args.dt_bias.f32()[at + i];
     const double alpha = std::exp(args.lower_bound * Sigmoid(rate * raw));
     for (int64_t j = 0; j < d; ++j) {
-      const double s = alpha * state[i * d + j];
+      const double s = alpha * before[i * d + j];
       decayed[static_cast<size_t>(i * d + j)] = s;
       predicted[static_cast<size_t>(j)] += k[i] * k_factor * s;
     }
@@ -55,7 +55,7 @@ void KdaStep(const KdaArgs& args, int64_t head, int64_t row, float* state) {
     for (int64_t i = 0; i < d; ++i) {
       const double s =
           decayed[static_cast<size_t>(i * d + j)] + beta * k[i] * k_factor * (v[j] - predicted[static_cast<size_t>(j)]);
-      state[i * d + j] = static_cast<float>(s);
+      after[i * d + j] = static_cast<float>(s);
       sum += q[i] * q_factor * s;
     }
     args.out.row(row)[at + j] = static_cast<float>(sum);
@@ -66,8 +66,10 @@ void KdaStep(const KdaArgs& args, int64_t head, int64_t row, float* state) {
 
 void Kda(const KdaArgs& args) {
   for (int64_t head = 0; head < args.heads; ++head) {
-    float* state = args.state + head * args.head_dim * args.head_dim;
-    for (int64_t row = 0; row < args.q.rows; ++row) KdaStep(args, head, row, state);
+    const int64_t first = head * args.head_dim * args.head_dim;
+    float* after = args.after + first;
+    for (int64_t row = 0; row < args.q.rows; ++row)
+      KdaStep(args, head, row, row == 0 ? args.before + first : after, after);
   }
 }
 
