@@ -141,6 +141,7 @@ TEST(ReferenceKda, DecaysThenCorrectsTheStoredValue) {
                         1,
                         1,
                         state.data(),
+                        state.data(),
                         out.view()});
   const double alpha = std::exp(-5.0 / (1 + std::exp(-std::exp(0.5) * 0.5)));
   const double b = 1 / (1 + std::exp(-1.0)), s = 4 * alpha, unit = 1 / std::sqrt(1 + 1e-6);
