@@ -55,7 +55,7 @@ Json ToJson(const DecodeBenchReport& r) {
 std::string Bytes(double bytes) { return FormatBytes(static_cast<uint64_t>(bytes)); }
 
 std::string ToText(const DecodeBenchReport& r) {
-  std::string text = Cat(r.engine, ", medians of ", r.rounds, " rounds after one that warms up\n");
+  std::string text = Cat(r.engine, ", medians of ", r.rounds, " rounds after those that warm up\n");
   char line[300];
   std::snprintf(line, sizeof line, "decode, %d tokens: %.3f ms a token, %.2f tokens/s\n",
                 static_cast<int>(r.new_tokens), r.seconds_per_token * 1e3, 1 / r.seconds_per_token);

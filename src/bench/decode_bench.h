@@ -1,10 +1,11 @@
 // decode_bench: how fast an engine reads a prompt and decodes, beside what this processor could do at best.
 //
 // Every round measures reading memory and multiplying first, then feeds a prompt of made-up ids (other ids in every
-// round, the same in every run) and decodes greedily; one round before them is not counted: it warms caches. A figure
-// is the median of the rounds, a ratio the median of the rounds' ratios. Decoding is held against reading: weight bytes
-// that a token touches over its time. The prompt is held against multiplying: multiply-adds of the matrices over its
-// time. Uses no statistics of earlier runs. Thread rule: engine thread. Errors: those of Generate; kCancelled.
+// round, the same in every run) and decodes greedily. Rounds before them are not counted: they warm caches, until one
+// finds all its experts in memory, or the fourth. A figure is the median of the rounds, a ratio the median of the
+// rounds' ratios. Decoding is held against reading: weight bytes that a token touches over its time. The prompt is held
+// against multiplying: multiply-adds of the matrices over its time. Uses no statistics of earlier runs. Thread rule:
+// engine thread. Errors: those of Generate; kCancelled.
 #pragma once
 
 #include <array>
