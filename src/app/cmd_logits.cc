@@ -48,7 +48,7 @@ void AddState(const ModelSpec& spec, const SequenceState& state, TensorList& lis
       list.Add("state.kda." + std::to_string(l), DType::kF32, {h, d, d}, std::vector<float>(s, s + h * d * d));
       continue;
     }
-    const ConstRows rows = state.CurrentMla(layer.mla_index);
+    const PagedRows rows = state.CurrentMla(layer.mla_index);
     std::vector<float> latent, rope;
     for (int64_t r = 0; r < rows.rows; ++r) {
       latent.insert(latent.end(), rows.row(r), rows.row(r) + spec.kv_lora_rank);

@@ -86,6 +86,7 @@ void CheckArgs(const MlaAttendArgs& args) {
              "kv_b_proj must be BF16 [heads * (nope + v_dim), latent]");
   DFIN_CHECK(HasShape(args.cache, args.first_position + args.q.rows, args.latent + args.rope),
              "cache must be [first_position + R, latent + rope]");
+  DFIN_CHECK(args.cache.page_rows > 0 && args.cache.page_rows % kMlaGrid == 0, "pages hold whole blocks of positions");
   DFIN_CHECK(HasShape(args.out, args.q.rows, args.heads * args.v_dim), "out must be [R, heads * v_dim]");
 }
 

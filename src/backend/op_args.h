@@ -93,11 +93,12 @@ struct GatedHeadNormArgs {
 //   ql = K_h^T q_nope;  score_j = (ql . latent_j + q_rope . rope_key_j) * (nope + rope)^-0.5 for j <= p
 //   out_h = V_h (sum_j softmax(score)_j latent_j)
 // Positions are taken in blocks on a grid fixed to absolute positions, each block's partial maximum, sum and mix merged in
-// ascending order.
+// ascending order. Pages of the cache hold a multiple of kMlaGrid rows, so that no block lies in two of them.
+inline constexpr int64_t kMlaGrid = 64;
 struct MlaAttendArgs {
   ConstRows q;           // [R, heads * (nope + rope)], per head nope then rope
   TensorView kv_b_proj;  // [heads * (nope + v_dim), latent] BF16, per head nope key rows then v_dim value rows
-  ConstRows cache;       // [first_position + R, latent + rope]: normalised latent, then the shared rope key
+  PagedRows cache;       // [first_position + R, latent + rope]: normalised latent, then the shared rope key
   int64_t first_position = 0;  // position of q's row 0; row r sees cache rows 0 .. first_position + r
   int64_t heads = 0;
   int64_t nope = 0, rope = 0, v_dim = 0, latent = 0;

@@ -70,6 +70,21 @@ void KimiDeltaAttention(Model& m, const LayerSpec& layer, const KdaWeights& w, c
   m.backend.Linear({.weight = w.o_proj, .x = t.out, .out = m.a.y});
 }
 
+// The latents of a segment's rows and their shared key part go into its cache, page by page.
+void KeepLatents(Model& m, const LayerSpec& layer, const MlaWeights& w, const Segment& s) {
+  const int64_t rank = m.spec.kv_lora_rank, rope = m.spec.qk_rope_head_dim;
+  for (int64_t done = 0; done < s.rows;) {
+    const Rows fresh = s.state->NextMla(layer.mla_index, done, s.rows - done);
+    const Rows kv_a = m.a.mla.kv_a.Slice(s.first_row + done, fresh.rows);
+    m.backend.RmsNorm({.x = kv_a.Columns(0, rank),
+                       .weight = w.kv_a_layernorm,
+                       .eps = kLowRankNormEps,
+                       .out = fresh.Columns(0, rank)});
+    m.backend.Copy({.x = kv_a.Columns(rank, rope), .out = fresh.Columns(rank, rope)});
+    done += fresh.rows;
+  }
+}
+
 // Section 2.1.2, Eq. 7: x -> y. No position encoding: the rope part of keys and queries is used unrotated.
 void GatedMla(Model& m, const LayerSpec& layer, const MlaWeights& w, const StepBatch& batch) {
   const ModelSpec& spec = m.spec;
@@ -79,19 +94,11 @@ void GatedMla(Model& m, const LayerSpec& layer, const MlaWeights& w, const StepB
   m.backend.RmsNorm({.x = t.q_a, .weight = w.q_a_layernorm, .eps = kLowRankNormEps, .out = t.q_a});
   m.backend.Linear({.weight = w.q_b_proj, .x = t.q_a, .out = t.q});
   for (const Segment& s : batch.segments) {
-    const int64_t past = s.state->length();
-    const Rows fresh = s.state->MlaRows(layer.mla_index, past, s.rows);
-    const Rows kv_a = t.kv_a.Slice(s.first_row, s.rows);
-    m.backend.RmsNorm({.x = kv_a.Columns(0, spec.kv_lora_rank),
-                       .weight = w.kv_a_layernorm,
-                       .eps = kLowRankNormEps,
-                       .out = fresh.Columns(0, spec.kv_lora_rank)});
-    m.backend.Copy({.x = kv_a.Columns(spec.kv_lora_rank, spec.qk_rope_head_dim),
-                    .out = fresh.Columns(spec.kv_lora_rank, spec.qk_rope_head_dim)});
+    KeepLatents(m, layer, w, s);
     m.backend.MlaAttend({.q = t.q.Slice(s.first_row, s.rows),
                          .kv_b_proj = w.kv_b_proj,
-                         .cache = s.state->MlaRows(layer.mla_index, 0, past + s.rows),
-                         .first_position = past,
+                         .cache = s.state->MlaView(layer.mla_index, s.rows),
+                         .first_position = s.state->length(),
                          .heads = spec.mla_heads,
                          .nope = spec.qk_nope_head_dim,
                          .rope = spec.qk_rope_head_dim,
@@ -212,6 +219,7 @@ WorkspaceLimits WorkspaceFor(const ModelSpec& spec, int64_t max_rows) {
 }
 
 Status Forward(Model& m, const StepBatch& batch) {
+  for (const Segment& s : batch.segments) DFIN_TRY_VOID(s.state->Prepare(s.rows));
   m.a.BeginStep(batch.rows());
   m.dense.ExpectHead(batch.logits_from < batch.rows());
   DFIN_TRY_VOID(Embed(m, batch));

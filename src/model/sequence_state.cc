@@ -24,14 +24,11 @@ Result<SequenceState> SequenceState::Create(const ModelSpec& spec, int64_t capac
   state.heads_ = spec.kda_heads;
   state.head_dim_ = spec.kda_head_dim;
   state.tail_rows_ = spec.conv_kernel - 1;
-  state.latent_width_ = spec.latent_width();
   state.kda_layers_ = spec.num_kda_layers;
-  state.mla_layers_ = spec.num_mla_layers;
   state.kda_floats_ = KdaFloatsPerLayer(spec);
   state.capacity_ = capacity;
   DFIN_TRY(state.kda_, AlignedBuffer::Create(KdaBytes(spec)));
-  // Mostly empty for a long time: small pages, so that it costs what is used of it.
-  DFIN_TRY(state.mla_, AlignedBuffer::Create(MlaBytes(spec, capacity), /*huge_pages=*/false));
+  state.mla_ = MlaCache(spec.num_mla_layers, spec.latent_width(), capacity);
   return state;
 }
 
@@ -52,29 +49,64 @@ SequenceState::KdaLayer SequenceState::NextKda(int32_t kda_index) {
   return {current, next, tail(0), tail(1), tail(2)};
 }
 
-Rows SequenceState::MlaRows(int32_t mla_index, int64_t first, int64_t count) {
-  DFIN_CHECK(mla_index >= 0 && mla_index < mla_layers_ && first + count <= capacity_, "outside the MLA cache");
-  float* layer = reinterpret_cast<float*>(mla_.data()) + mla_index * capacity_ * latent_width_;
-  return {layer + first * latent_width_, count, latent_width_};
+Status SequenceState::Prepare(int64_t rows) {
+  DFIN_CHECK(length_ + rows <= capacity_, "sequence is longer than its capacity");
+  return mla_.Prepare(length_, rows);
+}
+
+Rows SequenceState::NextMla(int32_t mla_index, int64_t first, int64_t count) {
+  return mla_.Writable(mla_index, length_ + first, count);
 }
 
 void SequenceState::Commit(int64_t rows) {
-  DFIN_CHECK(length_ + rows <= capacity_, "sequence is longer than its capacity");
   length_ += rows;
   current_ = 1 - current_;
 }
 
 void SequenceState::Reset() {
   length_ = 0;
+  mla_.Truncate(0);
   for (int32_t l = 0; l < kda_layers_; ++l)
     std::memset(KdaBase(current_, l), 0, static_cast<size_t>(kda_floats_) * sizeof(float));
 }
 
-const float* SequenceState::CurrentS(int32_t kda_index) const { return KdaBase(current_, kda_index); }
-
-ConstRows SequenceState::CurrentMla(int32_t mla_index) const {
-  const float* layer = reinterpret_cast<const float*>(mla_.data()) + mla_index * capacity_ * latent_width_;
-  return {layer, length_, latent_width_};
+MutBytes SequenceState::HalfBytes(int copy) const {
+  return kda_.span().subspan(copy * kda_.size() / 2, kda_.size() / 2);
 }
+
+Result<SequenceState> SequenceState::Fork() const {
+  SequenceState fork;
+  fork.heads_ = heads_;
+  fork.head_dim_ = head_dim_;
+  fork.tail_rows_ = tail_rows_;
+  fork.kda_layers_ = kda_layers_;
+  fork.kda_floats_ = kda_floats_;
+  fork.length_ = length_;
+  fork.capacity_ = capacity_;
+  DFIN_TRY(fork.kda_, AlignedBuffer::Create(kda_.size()));
+  const Bytes current = CurrentKdaBytes();
+  std::memcpy(fork.HalfBytes(fork.current_).data(), current.data(), current.size());
+  fork.mla_ = mla_.Prefix(length_, capacity_);
+  return fork;
+}
+
+Result<StateCheckpoint> SequenceState::Checkpoint() const {
+  StateCheckpoint kept;
+  kept.position_ = length_;
+  const Bytes current = CurrentKdaBytes();
+  DFIN_TRY(kept.kda_, AlignedBuffer::Create(current.size()));
+  std::memcpy(kept.kda_.data(), current.data(), current.size());
+  kept.mla_ = mla_.Prefix(length_, length_);
+  return kept;
+}
+
+void SequenceState::Restore(const StateCheckpoint& kept) {
+  DFIN_CHECK(kept.kda_.size() == kda_.size() / 2 && kept.position_ <= capacity_, "a checkpoint of another model");
+  std::memcpy(HalfBytes(current_).data(), kept.kda_.data(), kept.kda_.size());
+  mla_ = kept.mla_.Prefix(kept.position_, capacity_);
+  length_ = kept.position_;
+}
+
+const float* SequenceState::CurrentS(int32_t kda_index) const { return KdaBase(current_, kda_index); }
 
 }  // namespace deltafin

@@ -3,6 +3,7 @@
 // TensorView   a weight as it lies in a file or buffer: dtype, shape, contiguous.
 // Rows         mutable float32 activations [rows, width], rows `stride` floats apart.
 // ConstRows    the same, read-only.
+// PagedRows    read-only rows that lie in pages of equally many rows.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +67,18 @@ struct ConstRows {
   const float* row(int64_t r) const { return data + r * stride; }
   ConstRows Slice(int64_t first, int64_t count) const { return {data + first * stride, count, width, stride}; }
   ConstRows Columns(int64_t first, int64_t count) const { return {data + first, rows, count, stride}; }
+};
+
+struct PagedRows {
+  const float* const* pages = nullptr;  // as many as the rows need
+  int64_t page_rows = 0;
+  int64_t offset = 0;  // floats from the start of a page to its first row
+  int64_t rows = 0;
+  int64_t width = 0;
+  int64_t stride = 0;
+
+  // The rows behind it up to the end of its page follow, `stride` floats apart.
+  const float* row(int64_t r) const { return pages[r / page_rows] + offset + (r % page_rows) * stride; }
 };
 
 }  // namespace deltafin

@@ -65,6 +65,8 @@ TEST_P(Allocation, SequenceAndExpertOperationsAllocateNothing) {
   const Mxfp4Matrix up(random_, 96, width), down(random_, width, 96);
   const std::vector<int32_t> all = {0, 1, 2, 3, 4, 5}, order(static_cast<size_t>(rows), 0);
   const std::vector<float> weights(static_cast<size_t>(rows), 1.0f);
+  const float* const page = cache.view().data;
+  const PagedRows latents = {&page, 64, 0, rows, cache.width, cache.stride};
   EXPECT_EQ(Count([&] { backend_->ShortConv({x.view(), kernel.view(), tail.view(), out.view()}); }), 0);
   EXPECT_EQ(Count([&] {
               backend_->Kda({x.view(), x.view(), x.view(), x.view(), beta.view(), a_log.view(), dt_bias.view(), -5,
@@ -73,7 +75,7 @@ TEST_P(Allocation, SequenceAndExpertOperationsAllocateNothing) {
             0);
   EXPECT_EQ(Count([&] { backend_->GatedHeadNorm({x.view(), x.view(), norm.view(), 1e-5f, heads, out.view()}); }), 0);
   EXPECT_EQ(Count([&] {
-              backend_->MlaAttend({x.view(), kv_b_proj.view(), cache.view(), 0, heads, 48, 16, 64, 40, out.view()});
+              backend_->MlaAttend({x.view(), kv_b_proj.view(), latents, 0, heads, 48, 16, 64, 40, out.view()});
             }),
             0);
   EXPECT_EQ(Count([&] {

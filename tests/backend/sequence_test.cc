@@ -217,10 +217,16 @@ struct MlaOperands {
         kv_b_proj(Weight::Bf16(random, {c.heads * (c.nope + c.v_dim), c.latent},
                                1 / std::sqrt(static_cast<float>(c.latent)))) {}
 
+  // With the whole cache in one page.
   void Run(Backend& backend, Activations& out, int64_t first, int64_t count) const {
     const int64_t position = c.first_position + first;
-    backend.MlaAttend({q.view().Slice(first, count), kv_b_proj.view(), cache.view().Slice(0, position + count),
-                       position, c.heads, c.nope, c.rope, c.v_dim, c.latent, out.view().Slice(first, count)});
+    const float* page = cache.view().data;
+    Attend(backend, out, first, count, {&page, 1 << 20, 0, position + count, cache.view().width, cache.view().stride});
+  }
+
+  void Attend(Backend& backend, Activations& out, int64_t first, int64_t count, const PagedRows& rows) const {
+    backend.MlaAttend({q.view().Slice(first, count), kv_b_proj.view(), rows, c.first_position + first, c.heads, c.nope,
+                       c.rope, c.v_dim, c.latent, out.view().Slice(first, count)});
   }
 };
 
@@ -263,6 +269,29 @@ TEST_P(SequenceInvariance, MlaSplitAtAnyPointOnAnyThreadsHasTheSameBits) {
     operands.Run(*backend, out, 0, split);
     operands.Run(*backend, out, split, rows - split);
     ASSERT_TRUE(SameBits(out.values, whole.values)) << "split after row " << split;
+  }
+}
+
+// Pages in any order in memory, each with something before its rows and exactly as long as it must be.
+TEST_P(SequenceInvariance, MlaCacheInPagesHasTheBitsOfOnePiece) {
+  const int64_t rows = 70;
+  const MlaOperands operands(Random(20), {3, 16, 8, 16, 32, 250, rows});
+  const int64_t width = 40, before = 7;
+  Activations whole(rows, 3 * 16), paged(rows, 3 * 16);
+  for (const auto& backend : {MakeCpu(GetParam(), 2), MakeReference()}) {
+    operands.Run(*backend, whole, 0, rows);
+    for (const int64_t page_rows : {64, 128, 320}) {
+      std::vector<std::vector<float>> memory;
+      for (int64_t at = 0; at < 250 + rows; at += page_rows) {
+        std::vector<float>& page = memory.emplace_back(before, -1e30f);
+        for (int64_t r = at; r < std::min(at + page_rows, 250 + rows); ++r)
+          page.insert(page.end(), operands.cache.view().row(r), operands.cache.view().row(r) + width);
+      }
+      std::vector<const float*> pages;
+      for (const std::vector<float>& page : memory) pages.push_back(page.data());
+      operands.Attend(*backend, paged, 0, rows, {pages.data(), page_rows, before, 250 + rows, width, width});
+      EXPECT_TRUE(SameBits(whole.values, paged.values)) << page_rows << " rows a page";
+    }
   }
 }
 

@@ -81,7 +81,7 @@ void ExpectState(const test::GoldenFile& golden, const ModelSpec& spec, const Se
     }
     if (golden.Has("state.latent." + n)) {
       ++compared;
-      const ConstRows rows = state.CurrentMla(spec.layers[l].mla_index);
+      const PagedRows rows = state.CurrentMla(spec.layers[l].mla_index);
       std::vector<float> latent, rope;
       for (int64_t r = 0; r < rows.rows; ++r) {
         latent.insert(latent.end(), rows.row(r), rows.row(r) + spec.kv_lora_rank);

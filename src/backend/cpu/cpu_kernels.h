@@ -18,7 +18,7 @@ enum class Isa { kAvx2, kAvx512, kNeon };
 // Rows a matrix kernel handles in one pass over the weights; callers cut longer inputs. It bounds the scratch memory.
 inline constexpr int64_t kMatrixRows = 64;
 // Positions of one MLA block; blocks lie on a grid fixed to absolute positions.
-inline constexpr int64_t kMlaBlock = 64;
+inline constexpr int64_t kMlaBlock = kMlaGrid;
 // (head, row) pairs that MLA carries through one pass over the cache.
 inline constexpr int64_t kMlaItems = 16;
 // Columns that the prepared inputs of matrix kernels are padded to, for the widest instruction set.

@@ -1,0 +1,121 @@
+#include "model/mla_cache.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/aligned_buffer.h"
+
+namespace deltafin {
+
+struct MlaPage::Header {
+  int64_t references = 1;
+  int64_t filled = 0;
+  AlignedBuffer memory;
+};
+
+Result<MlaPage> MlaPage::Create(uint64_t bytes) {
+  const uint64_t header_at = AlignUp(bytes, alignof(Header));
+  // Mostly empty for a long time: small pages of the system, so that it costs what is used of it.
+  DFIN_TRY(AlignedBuffer memory, AlignedBuffer::Create(header_at + sizeof(Header), /*huge_pages=*/false));
+  auto* header = new (memory.data() + header_at) Header;
+  header->memory = std::move(memory);
+  return MlaPage(header);
+}
+
+float* MlaPage::data() const { return reinterpret_cast<float*>(header_->memory.data()); }
+bool MlaPage::shared() const { return header_->references > 1; }
+int64_t MlaPage::filled() const { return header_->filled; }
+void MlaPage::set_filled(int64_t rows) { header_->filled = rows; }
+
+void MlaPage::Hold() const {
+  if (header_ != nullptr) ++header_->references;
+}
+
+void MlaPage::Release() noexcept {
+  if (header_ == nullptr || --header_->references > 0) return;
+  // The header lies in the memory that it owns.
+  const AlignedBuffer memory = std::move(header_->memory);
+  header_->~Header();
+}
+
+MlaCache::MlaCache(int64_t layers, int64_t width, int64_t capacity) : layers_(layers), width_(width) {
+  const auto pages = static_cast<size_t>(CeilDiv(capacity, kPagePositions));
+  pages_.reserve(pages);
+  data_.reserve(pages);
+}
+
+uint64_t MlaCache::page_bytes() const {
+  return static_cast<uint64_t>(layers_ * kPagePositions * width_) * sizeof(float);
+}
+
+Status MlaCache::Append() {
+  DFIN_TRY(MlaPage page, MlaPage::Create(page_bytes()));
+  data_.push_back(page.data());
+  pages_.push_back(std::move(page));
+  return {};
+}
+
+Status MlaCache::CopyPage(size_t page, int64_t rows) {
+  DFIN_TRY(MlaPage copy, MlaPage::Create(page_bytes()));
+  for (int64_t layer = 0; layer < layers_; ++layer) {
+    const int64_t at = layer * kPagePositions * width_;
+    std::memcpy(copy.data() + at, data_[page] + at, static_cast<size_t>(rows * width_) * sizeof(float));
+  }
+  data_[page] = copy.data();
+  pages_[page] = std::move(copy);
+  return {};
+}
+
+Status MlaCache::Prepare(int64_t first, int64_t count) {
+  DFIN_CHECK(first >= 0 && first <= static_cast<int64_t>(pages_.size()) * kPagePositions, "positions have no gaps");
+  for (int64_t at = first; at < first + count;) {
+    const auto page = static_cast<size_t>(at / kPagePositions);
+    const int64_t row = at % kPagePositions;
+    const int64_t rows = std::min(kPagePositions - row, first + count - at);
+    if (page == pages_.size()) DFIN_TRY_VOID(Append());
+    if (pages_[page].shared() && pages_[page].filled() != row) DFIN_TRY_VOID(CopyPage(page, row));
+    pages_[page].set_filled(row + rows);
+    at += rows;
+  }
+  return {};
+}
+
+Rows MlaCache::Writable(int64_t layer, int64_t first, int64_t count) const {
+  const auto page = static_cast<size_t>(first / kPagePositions);
+  const int64_t row = first % kPagePositions;
+  const int64_t rows = std::min(count, kPagePositions - row);
+  DFIN_CHECK(layer >= 0 && layer < layers_ && page < pages_.size() && row + rows <= pages_[page].filled(),
+             "outside the MLA cache");
+  return {pages_[page].data() + (layer * kPagePositions + row) * width_, rows, width_};
+}
+
+PagedRows MlaCache::View(int64_t layer, int64_t count) const {
+  DFIN_CHECK(layer >= 0 && layer < layers_ && count <= static_cast<int64_t>(pages_.size()) * kPagePositions,
+             "outside the MLA cache");
+  return {.pages = data_.data(),
+          .page_rows = kPagePositions,
+          .offset = layer * kPagePositions * width_,
+          .rows = count,
+          .width = width_,
+          .stride = width_};
+}
+
+void MlaCache::Truncate(int64_t count) {
+  const auto keep = static_cast<size_t>(CeilDiv(count, kPagePositions));
+  while (pages_.size() > keep) {
+    pages_.pop_back();
+    data_.pop_back();
+  }
+}
+
+MlaCache MlaCache::Prefix(int64_t count, int64_t capacity) const {
+  MlaCache prefix(layers_, width_, capacity);
+  const auto shared = static_cast<std::ptrdiff_t>(CeilDiv(count, kPagePositions));
+  DFIN_CHECK(shared <= static_cast<std::ptrdiff_t>(pages_.size()), "outside the MLA cache");
+  prefix.pages_.assign(pages_.begin(), pages_.begin() + shared);
+  prefix.data_.assign(data_.begin(), data_.begin() + shared);
+  return prefix;
+}
+
+}  // namespace deltafin

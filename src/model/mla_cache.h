@@ -1,0 +1,84 @@
+// MlaCache: the MLA latents of one sequence, [positions, latent + rope] f32 for every MLA layer, in pages that are
+// taken as the sequence grows.
+//
+// A page holds kPagePositions positions of all MLA layers, [layers, kPagePositions, width], in memory of its own (7.1
+// MB at K3's sizes, committed by the kernel as it is touched). Rows never move. A copy of the cache shares its pages;
+// they are counted references and go when the last copy goes. Only the last page of a prefix can be half full: the
+// first of its sharers that appends goes on in place, behind what the others see; every other one copies that page
+// first. Taking a page is one mmap and no other allocation. Thread rule: engine thread only, for all caches that share
+// pages. Errors: kOutOfMemory from Prepare(), which changes nothing that a reader sees.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "tensor/tensor.h"
+
+namespace deltafin {
+
+// A counted reference to a page.
+class MlaPage {
+ public:
+  static Result<MlaPage> Create(uint64_t bytes);
+
+  MlaPage(const MlaPage& other) : header_(other.header_) { Hold(); }
+  MlaPage(MlaPage&& other) noexcept : header_(std::exchange(other.header_, nullptr)) {}
+  MlaPage& operator=(MlaPage other) noexcept {
+    std::swap(header_, other.header_);
+    return *this;
+  }
+  ~MlaPage() { Release(); }
+
+  float* data() const;
+  bool shared() const;
+  // Rows that some sharer has written or is about to.
+  int64_t filled() const;
+  void set_filled(int64_t rows);
+  bool operator==(const MlaPage&) const = default;
+
+ private:
+  struct Header;  // lies in the page's memory, behind the rows
+  explicit MlaPage(Header* header) : header_(header) {}
+  void Hold() const;
+  void Release() noexcept;
+
+  Header* header_;
+};
+
+class MlaCache {
+ public:
+  // A multiple of the grid on which attention is merged (backend/op_args.h).
+  static constexpr int64_t kPagePositions = 128;
+
+  MlaCache() = default;
+  // `capacity`: positions for which the list of pages has room from the start.
+  MlaCache(int64_t layers, int64_t width, int64_t capacity);
+
+  int64_t layers() const { return layers_; }
+  int64_t width() const { return width_; }
+  uint64_t page_bytes() const;
+  const std::vector<MlaPage>& pages() const { return pages_; }
+
+  // Makes rows [first, first + count) of every layer writable; rows before `first` stay.
+  Status Prepare(int64_t first, int64_t count);
+  // Of these rows of one layer as many as lie together from `first` on; prepared before.
+  Rows Writable(int64_t layer, int64_t first, int64_t count) const;
+  // Rows [0, count) of one layer. Valid until the cache changes or dies.
+  PagedRows View(int64_t layer, int64_t count) const;
+  // Lets go of the pages that lie wholly behind the first `count` positions.
+  void Truncate(int64_t count);
+  // The first `count` positions, sharing their pages; `capacity` as above.
+  MlaCache Prefix(int64_t count, int64_t capacity) const;
+
+ private:
+  Status Append();
+  Status CopyPage(size_t page, int64_t rows);
+
+  int64_t layers_ = 0, width_ = 0;
+  std::vector<MlaPage> pages_;
+  std::vector<const float*> data_;  // of each page, for views
+};
+
+}  // namespace deltafin
