@@ -297,6 +297,7 @@ uint64_t Engine::packed_dense_bytes() const {
   return parts_->files.dense == nullptr ? 0 : parts_->files.dense->manifest().bytes();
 }
 const MemoryPlan& Engine::plan() const { return parts_->plan; }
+std::string Engine::backend_name() const { return parts_->backend->name(); }
 
 std::string Engine::Describe() const {
   const Parts& p = *parts_;

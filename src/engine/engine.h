@@ -105,6 +105,8 @@ class Engine {
   // "cpu/avx512, 2 threads (pinned), uring", and with several memory nodes what was done about them.
   std::string Describe() const;
 
+  // The backend's name, "cpu/avx512": the unit for which results are bit-identical.
+  std::string backend_name() const;
   // Empty, with room for plan().context tokens.
   Result<Session> NewSession() const;
 

@@ -1,0 +1,236 @@
+#include "engine/snapshot_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "checkpoint/atomic_file.h"
+#include "checkpoint/integrity.h"
+#include "engine/snapshot_format.h"
+
+namespace deltafin {
+namespace {
+
+template <typename T>
+MutBytes BytesOf(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+// A file that is closed with it.
+class OpenFile : public SnapshotSource {
+ public:
+  OpenFile(const std::string& path, int flags) : fd_(open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    if (fd_ < 0) error_ = errno;
+    struct stat info {};
+    if (fd_ >= 0 && fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) size_ = static_cast<uint64_t>(info.st_size);
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() override {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  bool ok() const { return fd_ >= 0; }
+  bool absent() const { return error_ == ENOENT; }
+  Failure Fails(const std::string& path, const char* what) const {
+    return Fail(ErrorCode::kIo, path, ": cannot ", what, ": ", std::strerror(fd_ < 0 ? error_ : errno));
+  }
+  uint64_t size() const override { return size_; }
+
+  bool Read(uint64_t at, MutBytes to) const override {
+    if (at > size_ || to.size() > size_ - at) return false;
+    while (!to.empty()) {
+      const ssize_t n = pread(fd_, to.data(), to.size(), static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      to = to.subspan(static_cast<size_t>(n));
+      at += static_cast<uint64_t>(n);
+    }
+    return true;
+  }
+
+  bool CutTo(uint64_t bytes) {
+    size_ = bytes;
+    return ftruncate(fd_, static_cast<off_t>(bytes)) == 0;
+  }
+  bool Append(Bytes bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(size_));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      bytes = bytes.subspan(static_cast<size_t>(n));
+      size_ += static_cast<uint64_t>(n);
+    }
+    return true;
+  }
+  bool Flush() { return fsync(fd_) == 0; }
+
+ private:
+  int fd_ = -1;
+  int error_ = 0;
+  uint64_t size_ = 0;
+};
+
+Bytes BytesOf(const Rows& rows) {
+  return std::as_bytes(std::span(rows.data, static_cast<size_t>(rows.rows * rows.width)));
+}
+
+// Reads the state file's numbers and tokens; the KDA state begins at *kda_at.
+Result<std::vector<TokenId>> ReadBody(const SnapshotSource& file, const SnapshotIdentity& identity,
+                                      const SnapshotShape& shape, int64_t most, SnapshotBody* body, uint64_t* kda_at) {
+  SnapshotHead head;
+  if (!file.Read(0, BytesOf(head))) return Fail(ErrorCode::kCorrupt, "cut short");
+  DFIN_TRY_VOID(CheckSnapshotHead(head, kStateMagic, identity, shape));
+  if (!file.Read(sizeof head, BytesOf(*body)) || body->hash != HashOf(*body) || body->positions == 0)
+    return Fail(ErrorCode::kCorrupt, "cut short, or the checksum of its numbers is wrong");
+  if (body->positions > static_cast<uint64_t>(most))
+    return Fail(ErrorCode::kNotFound, "of ", body->positions, " tokens, where at most ", most, " are wanted");
+  std::vector<TokenId> tokens(AlignUp(body->positions, 2));
+  const uint64_t tokens_at = sizeof head + sizeof *body;
+  *kda_at = tokens_at + tokens.size() * sizeof(TokenId);
+  if (file.size() != *kda_at + shape.kda_bytes)
+    return Fail(ErrorCode::kCorrupt, "expected ", *kda_at + shape.kda_bytes, " bytes, got ", file.size());
+  if (!file.Read(tokens_at, std::as_writable_bytes(std::span(tokens))) || HashOfTokens(tokens, 0) != body->tokens_hash)
+    return Fail(ErrorCode::kCorrupt, "the tokens' checksum is wrong");
+  tokens.resize(body->positions);
+  return tokens;
+}
+
+}  // namespace
+
+Status SnapshotFiles::Read(const SnapshotSource& state, const SnapshotSource& latents, const SnapshotIdentity& identity,
+                           std::span<const TokenId> wanted, Session& session) {
+  session.Reset();
+  SequenceState& to = session.state_;
+  const SnapshotShape shape(to);
+  SnapshotBody body{};
+  uint64_t kda_at = 0;
+  const int64_t most = std::min(static_cast<int64_t>(wanted.size()), session.capacity());
+  DFIN_TRY(const std::vector<TokenId> tokens, ReadBody(state, identity, shape, most, &body, &kda_at));
+  if (!std::equal(tokens.begin(), tokens.end(), wanted.begin()))
+    return Fail(ErrorCode::kNotFound, "of other tokens than those that are wanted");
+
+  SnapshotHead head;
+  if (!latents.Read(0, BytesOf(head))) return Fail(ErrorCode::kCorrupt, "the latents are cut short");
+  DFIN_TRY_VOID(CheckSnapshotHead(head, kLatentsMagic, identity, shape));
+  const auto positions = static_cast<int64_t>(body.positions);
+  const std::vector<PlacedLatents> records = ScanLatents(latents, head, shape, positions);
+  if (records.empty() || records.back().end() != body.positions || records.back().record.hash != body.latents_hash)
+    return Fail(ErrorCode::kCorrupt, "the latents that belong to it are not there");
+  DFIN_TRY_VOID(to.Prepare(positions));
+  uint64_t tokens_hash = 0;
+  for (const PlacedLatents& placed : records) {
+    const LatentsRecord& r = placed.record;
+    tokens_hash = HashOfTokens(std::span(tokens).subspan(r.first, r.count), tokens_hash);
+    uint64_t hash = tokens_hash, at = placed.at;
+    for (int64_t layer = 0; layer < shape.mla_layers; ++layer) {
+      const Rows rows = to.NextMla(static_cast<int32_t>(layer), r.first, r.count);
+      const MutBytes bytes = std::as_writable_bytes(std::span(rows.data, static_cast<size_t>(rows.rows * rows.width)));
+      if (!latents.Read(at, bytes)) return Fail(ErrorCode::kCorrupt, "the latents are cut short");
+      hash = Hash64(Bytes(bytes), hash);
+      at += bytes.size();
+    }
+    if (tokens_hash != r.tokens_hash || hash != r.payload_hash)
+      return Fail(ErrorCode::kCorrupt, "latents of positions ", r.first, " to ", placed.end() - 1, ": wrong checksum");
+  }
+  if (!state.Read(kda_at, to.NextKdaBytes()) || Hash64(Bytes(to.NextKdaBytes())) != body.kda_hash)
+    return Fail(ErrorCode::kCorrupt, "the KDA state's checksum is wrong");
+  to.Commit(positions);
+  session.tokens_.assign(tokens.begin(), tokens.end());
+  return {};
+}
+
+Status SnapshotFiles::Load(std::span<const TokenId> wanted, Session& session) const {
+  session.Reset();
+  const OpenFile state(StatePath(), O_RDONLY), latents(LatentsPath(), O_RDONLY);
+  if (state.absent()) return Fail(ErrorCode::kNotFound, StatePath(), ": not there");
+  if (!state.ok()) return state.Fails(StatePath(), "open");
+  if (!latents.ok()) return latents.Fails(LatentsPath(), "open");
+  Status read = Read(state, latents, identity_, wanted, session);
+  if (read) return {};
+  session.Reset();
+  return FailWith(std::move(read), StatePath());
+}
+
+Status SnapshotFiles::SaveLatents(const Session& session, uint64_t* last_hash) const {
+  OpenFile file(LatentsPath(), O_RDWR | O_CREAT);
+  if (!file.ok()) return file.Fails(LatentsPath(), "open");
+  const SequenceState& state = session.state_;
+  const SnapshotShape shape(state);
+  const std::span<const TokenId> tokens = session.tokens_;
+  SnapshotHead head;
+  const bool usable = file.Read(0, BytesOf(head)) && CheckSnapshotHead(head, kLatentsMagic, identity_, shape);
+  if (!usable) {
+    head = MakeSnapshotHead(kLatentsMagic, identity_, shape);
+    if (!file.CutTo(0) || !file.Append(BytesOf(head))) return file.Fails(LatentsPath(), "write");
+  }
+  // What the file holds of these tokens stays.
+  uint64_t end = sizeof head, tokens_hash = 0, hash = head.hash;
+  int64_t position = 0;
+  for (const PlacedLatents& placed : ScanLatents(file, head, shape, session.length())) {
+    if (placed.end() > tokens.size()) break;
+    const uint64_t expected = HashOfTokens(tokens.subspan(placed.record.first, placed.record.count), tokens_hash);
+    if (expected != placed.record.tokens_hash) break;
+    tokens_hash = expected;
+    hash = placed.record.hash;
+    position = static_cast<int64_t>(placed.end());
+    end = placed.at + shape.PayloadBytes(placed.record.count);
+  }
+  if (end != file.size() && !file.CutTo(end)) return file.Fails(LatentsPath(), "shorten");
+  while (position < session.length()) {
+    const int64_t count =
+        std::min(MlaCache::kPagePositions - position % MlaCache::kPagePositions, session.length() - position);
+    LatentsRecord record{};
+    record.first = static_cast<uint32_t>(position);
+    record.count = static_cast<uint32_t>(count);
+    record.tokens_hash = tokens_hash = HashOfTokens(tokens.subspan(record.first, record.count), tokens_hash);
+    const auto part = [&](int64_t layer) {
+      const float* first = state.CurrentMla(static_cast<int32_t>(layer)).row(position);
+      return std::as_bytes(std::span(first, static_cast<size_t>(count * shape.mla_width)));
+    };
+    record.payload_hash = tokens_hash;
+    for (int64_t layer = 0; layer < shape.mla_layers; ++layer)
+      record.payload_hash = Hash64(part(layer), record.payload_hash);
+    record.hash = hash = HashOf(record, hash);
+    bool written = file.Append(BytesOf(record));
+    for (int64_t layer = 0; layer < shape.mla_layers; ++layer) written = written && file.Append(part(layer));
+    if (!written) return file.Fails(LatentsPath(), "write");
+    position += count;
+  }
+  if (!file.Flush()) return file.Fails(LatentsPath(), "flush");
+  *last_hash = hash;
+  return {};
+}
+
+Status SnapshotFiles::Save(const Session& session) const {
+  DFIN_CHECK(session.length() > 0, "an empty session is not kept");
+  SnapshotBody body{};
+  DFIN_TRY_VOID(SaveLatents(session, &body.latents_hash));
+  const SnapshotHead head = MakeSnapshotHead(kStateMagic, identity_, SnapshotShape(session.state_));
+  const std::vector<TokenId> tokens = PaddedTokens(session.tokens_);
+  const Bytes kda = session.state_.CurrentKdaBytes();
+  body.positions = session.tokens_.size();
+  body.tokens_hash = HashOfTokens(tokens, 0);
+  body.kda_hash = Hash64(kda);
+  body.hash = HashOf(body);
+  DFIN_TRY(AtomicFile file, AtomicFile::Create(StatePath()));
+  DFIN_TRY_VOID(file.Write(std::as_bytes(std::span(&head, 1))));
+  DFIN_TRY_VOID(file.Write(BytesOf(body)));
+  DFIN_TRY_VOID(file.Write(std::as_bytes(std::span(tokens))));
+  DFIN_TRY_VOID(file.Write(kda));
+  return file.Publish();
+}
+
+void SnapshotFiles::Remove() const {
+  std::error_code ignored;
+  std::filesystem::remove(StatePath(), ignored);
+  std::filesystem::remove(LatentsPath(), ignored);
+}
+
+}  // namespace deltafin
