@@ -311,7 +311,7 @@ Result<Session> Engine::NewSession() const {
 }
 
 Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Rows& logits, CancelToken cancel,
-                    ActivationTap* tap) {
+                    ActivationTap* tap, const FeedStops* stops) {
   const auto count = static_cast<int64_t>(tokens.size());
   DFIN_TRY_VOID(CheckTokens(spec(), tokens, session.length(), session.capacity()));
   DFIN_CHECK(logits.rows <= count && (logits.rows == 0 || logits.width == spec().vocab_size),
@@ -321,7 +321,8 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
   model.tap = tap;
   const int64_t first_logit = count - logits.rows;
   for (int64_t at = 0; at < count;) {
-    const int64_t rows = std::min(parts_->plan.chunk, count - at);
+    int64_t rows = std::min(parts_->plan.chunk, count - at);
+    if (stops != nullptr) rows = std::min(rows, stops->every - session.length() % stops->every);
     const Segment segment{&session.state_, 0, rows};
     StepBatch batch;
     batch.tokens = tokens.subspan(static_cast<size_t>(at), static_cast<size_t>(rows));
@@ -340,6 +341,7 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     if (parts_->trace != nullptr) DFIN_TRY_VOID(parts_->trace->EndStep(rows));
     at += rows;
     if (count > 1) parts_->monitor->SetDone(static_cast<uint64_t>(at));
+    if (stops != nullptr && session.length() % stops->every == 0) DFIN_TRY_VOID(stops->reached());
   }
   return {};
 }

@@ -89,6 +89,12 @@ struct LayerLookahead {
 // Refuses (kInvalidArgument) what Feed would refuse: an id outside the vocabulary, more tokens than there is room for.
 Status CheckTokens(const ModelSpec& spec, std::span<const TokenId> tokens, int64_t used, int64_t capacity);
 
+// While a prompt is read: chunks also end where the session's length is a multiple of `every`, and `reached` is called.
+struct FeedStops {
+  int64_t every = 0;
+  std::function<Status()> reached;
+};
+
 class Engine {
  public:
   // An error comes within a few seconds of its cause, also when a drive hangs: see LetGo().
@@ -114,7 +120,7 @@ class Engine {
   // kInvalidArgument: an id outside the vocabulary, or more tokens than the session has room for; nothing is read then.
   // kIo, kCorrupt, kCancelled: the session holds the chunks that were finished.
   Status Feed(Session& session, std::span<const TokenId> tokens, const Rows& logits, CancelToken cancel,
-              ActivationTap* tap = nullptr);
+              ActivationTap* tap = nullptr, const FeedStops* stops = nullptr);
 
   EngineCounters counters() const;
   // Every layer with routed experts.

@@ -40,6 +40,7 @@ struct EngineOptions {
   DenseMode dense_mode = DenseMode::kAuto;
   std::string state_dir = {};  // --state-dir: "" = keep nothing (--no-state)
   bool usage_counts = true;    // counts of use are taken from there and added to; off in benchmarks
+  int64_t prefix_checkpoints = 0;  // that a prefix cache should have room for, where memory allows
   // Rows that the caller keeps in memory as results: logits of every token, and with taps every intermediate value.
   int64_t result_logit_rows = 0;
   int64_t result_tap_rows = 0;

@@ -9,6 +9,123 @@ bool Contains(std::span<const TokenId> tokens, TokenId token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
+// The session becomes the longest prefix of `tokens` that it or the cache holds. True: all of them, with the logits.
+Result<bool> TakeKept(Session& session, const GenerationRequest& request, std::span<const TokenId> tokens,
+                      std::span<float> logits) {
+  const std::vector<TokenId>& held = session.tokens();
+  const bool goes_on = held.size() < tokens.size() && std::equal(held.begin(), held.end(), tokens.begin());
+  const auto kept = request.prefix_cache->Match(tokens, request.conversation);
+  if (kept == nullptr || (goes_on && held.size() >= kept->tokens.size())) {
+    if (!goes_on) session.Reset();
+    return false;
+  }
+  DFIN_TRY_VOID(session.Restore(*kept));
+  if (kept->tokens.size() < tokens.size()) return false;
+  std::copy(kept->logits.begin(), kept->logits.end(), logits.begin());
+  return true;
+}
+
+// A cache that cannot keep something costs time later, and nobody an answer now.
+void Keep(const Session& session, const GenerationRequest& request, std::span<const float> logits) {
+  if (request.prefix_cache != nullptr) (void)request.prefix_cache->Keep(session, request.conversation, logits);
+}
+
+Status ReadPrompt(Engine& engine, Session& session, const GenerationRequest& request, std::span<const TokenId> tokens,
+                  std::span<float> logits, int64_t* tokens_read) {
+  const Rows row(logits.data(), 1, static_cast<int64_t>(logits.size()));
+  if (request.prefix_cache == nullptr) {
+    *tokens_read = static_cast<int64_t>(tokens.size());
+    return engine.Feed(session, tokens, row, request.cancel);
+  }
+  DFIN_TRY(const bool all, TakeKept(session, request, tokens, logits));
+  const std::span<const TokenId> rest = tokens.subspan(session.tokens().size());
+  PrefixCacheCounters& counters = request.prefix_cache->counters();
+  counters.tokens_wanted += tokens.size();
+  counters.tokens_read += rest.size();
+  *tokens_read = static_cast<int64_t>(rest.size());
+  if (all) return {};
+  const FeedStops stops{PrefixCache::kCheckpointInterval, [&]() -> Status {
+                          if (session.tokens().size() < tokens.size()) Keep(session, request, {});
+                          return {};
+                        }};
+  DFIN_TRY_VOID(engine.Feed(session, rest, row, request.cancel, nullptr, &stops));
+  Keep(session, request, logits);
+  return {};
+}
+
+// The tokens of an answer, reported as they come.
+class Answer {
+ public:
+  Answer(const GenerationRequest& request, EngineMonitor& monitor, int64_t limit)
+      : request_(request), monitor_(monitor), limit_(limit) {
+    result.tokens.reserve(static_cast<size_t>(limit));
+    result.prompt_tokens = static_cast<int64_t>(request.prompt.size());
+  }
+
+  // False: it was the last one.
+  bool Report(TokenId token) {
+    result.tokens.push_back(token);
+    if (result.tokens.size() == 1) result.seconds_first_token = seconds();
+    result.seconds_total = seconds();
+    monitor_.SetDone(result.tokens.size());
+    const bool wanted = !request_.on_token || request_.on_token(token);
+    if (Contains(request_.stop_tokens, token))
+      result.reason = StopReason::kStopToken;
+    else if (!wanted)
+      result.reason = StopReason::kCaller;
+    else if (static_cast<int64_t>(result.tokens.size()) >= limit_)
+      result.reason = StopReason::kLength;
+    else
+      return true;
+    return false;
+  }
+
+  double seconds() const { return SecondsBetween(start_, clock_.NowNs()); }
+  int64_t now() const { return clock_.NowNs(); }
+
+  GenerationResult result;
+
+ private:
+  const GenerationRequest& request_;
+  EngineMonitor& monitor_;
+  const int64_t limit_;
+  const SteadyClock clock_;
+  const int64_t start_ = clock_.NowNs();
+};
+
+Status Check(const Engine& engine, const Session& session, const GenerationRequest& request) {
+  DFIN_TRY_VOID(request.sampling.Validate());
+  if (request.prompt.empty()) return Fail(ErrorCode::kInvalidArgument, "prompt: expected at least one token, got none");
+  const int64_t used = request.prefix_cache == nullptr ? session.length() : 0;
+  DFIN_TRY_VOID(CheckTokens(engine.spec(), request.prompt, used, session.capacity()));
+  return CheckTokens(engine.spec(), request.answered, 0, session.capacity() + 1);
+}
+
+// Reads what there is to read, then one token after the other.
+Status Run(Engine& engine, Session& session, const GenerationRequest& request, Answer& answer, EngineMonitor& monitor,
+           EngineCounters& after_prompt) {
+  const int64_t vocab = engine.spec().vocab_size;
+  std::vector<float> logits(static_cast<size_t>(vocab));
+  Sampler sampler(request.sampling, vocab, request.usable_vocab == 0 ? vocab : request.usable_vocab);
+  std::vector<TokenId> joined;
+  std::span<const TokenId> tokens = request.prompt;
+  if (!request.answered.empty()) {
+    joined.assign(tokens.begin(), tokens.end());
+    joined.insert(joined.end(), request.answered.begin(), request.answered.end());
+    tokens = joined;
+  }
+  DFIN_TRY_VOID(ReadPrompt(engine, session, request, tokens, logits, &answer.result.prompt_tokens_read));
+  sampler.ObservePrompt(std::span(session.tokens()).first(session.tokens().size() - request.answered.size()));
+  sampler.ObserveAnswer(request.answered);
+  after_prompt = engine.counters();
+  monitor.Enter(Phase::kDecode, static_cast<uint64_t>(request.max_new), answer.now());
+  for (;;) {
+    DFIN_TRY(const TokenId token, sampler.Sample(logits));
+    if (!answer.Report(token)) return {};
+    DFIN_TRY_VOID(engine.Feed(session, {&token, 1}, Rows(logits.data(), 1, vocab), request.cancel));
+  }
+}
+
 }  // namespace
 
 double GenerationResult::tokens_per_second_steady() const {
@@ -22,63 +139,32 @@ double GenerationResult::tokens_per_second_inclusive() const {
 
 Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonitor& monitor,
                                   const GenerationRequest& request) {
-  DFIN_TRY_VOID(request.sampling.Validate());
-  if (request.prompt.empty()) return Fail(ErrorCode::kInvalidArgument, "prompt: expected at least one token, got none");
-  const SteadyClock clock;
-  const int64_t start = clock.NowNs();
-  const int64_t vocab = engine.spec().vocab_size;
+  DFIN_TRY_VOID(Check(engine, session, request));
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
-
-  GenerationResult result;
-  result.prompt_tokens = prompt_tokens;
+  // The last new token is never fed, so the context allows one more than it has room for.
+  const int64_t used = request.prefix_cache == nullptr ? session.length() : 0;
+  const int64_t room = std::max<int64_t>(0, session.capacity() - used - prompt_tokens) + 1;
+  Answer answer(request, monitor, request.max_new == 0 ? room : std::min(request.max_new, room));
   const EngineCounters before = engine.counters();
   EngineCounters after_prompt = before;
-  // The last new token is never fed, so the context allows one more than it has room for.
-  const int64_t room = std::max<int64_t>(0, session.capacity() - session.length() - prompt_tokens) + 1;
-  const int64_t limit = request.max_new == 0 ? room : std::min(request.max_new, room);
-  result.tokens.reserve(static_cast<size_t>(limit));
-  std::vector<float> logits(static_cast<size_t>(vocab));
-  Sampler sampler(request.sampling, vocab, request.usable_vocab == 0 ? vocab : request.usable_vocab);
-
-  const auto feed = [&](std::span<const TokenId> tokens) {
-    return engine.Feed(session, tokens, Rows(logits.data(), 1, vocab), request.cancel);
-  };
-  monitor.Enter(Phase::kPrefill, static_cast<uint64_t>(prompt_tokens), start);
-  Status fed = feed(request.prompt);
-  if (fed) {
-    sampler.ObservePrompt(session.tokens());
-    after_prompt = engine.counters();
-    monitor.Enter(Phase::kDecode, static_cast<uint64_t>(request.max_new), clock.NowNs());
-  }
-  while (fed) {
-    DFIN_TRY(const TokenId token, sampler.Sample(logits));
-    result.tokens.push_back(token);
-    if (result.tokens.size() == 1) result.seconds_first_token = SecondsBetween(start, clock.NowNs());
-    result.seconds_total = SecondsBetween(start, clock.NowNs());
-    monitor.SetDone(result.tokens.size());
-    const bool wanted = !request.on_token || request.on_token(token);
-    if (Contains(request.stop_tokens, token))
-      result.reason = StopReason::kStopToken;
-    else if (!wanted)
-      result.reason = StopReason::kCaller;
-    else if (static_cast<int64_t>(result.tokens.size()) >= limit)
-      result.reason = StopReason::kLength;
-    else {
-      fed = feed({&result.tokens.back(), 1});
-      continue;
-    }
-    break;
-  }
-  monitor.Enter(Phase::kIdle, 0, clock.NowNs());
+  monitor.Enter(Phase::kPrefill, static_cast<uint64_t>(prompt_tokens), answer.now());
+  bool more = true;
+  for (const TokenId token : request.answered)
+    if (more) more = answer.Report(token);
+  Status run;
+  if (more) run = Run(engine, session, request, answer, monitor, after_prompt);
+  if (run && more) Keep(session, request, {});
+  monitor.Enter(Phase::kIdle, 0, answer.now());
+  GenerationResult& result = answer.result;
   const EngineCounters now = engine.counters();
   result.used = now.Since(before);
-  result.used_decoding = now.Since(fed || !result.tokens.empty() ? after_prompt : now);
-  if (!fed) {
-    if (fed.error().code() != ErrorCode::kCancelled) return Failure(std::move(fed.error()));
+  result.used_decoding = now.Since(run || !result.tokens.empty() ? after_prompt : now);
+  if (!run) {
+    if (run.error().code() != ErrorCode::kCancelled) return Failure(std::move(run.error()));
     result.reason = StopReason::kCancelled;
-    result.seconds_total = SecondsBetween(start, clock.NowNs());
+    result.seconds_total = answer.seconds();
   }
-  return result;
+  return std::move(answer.result);
 }
 
 }  // namespace deltafin

@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "engine/engine.h"
+#include "engine/prefix_cache.h"
 #include "engine/sampler.h"
 
 namespace deltafin {
@@ -31,6 +32,12 @@ struct GenerationRequest {
   int64_t usable_vocab = 0;  // see Sampler; 0 = all
   std::span<const TokenId> stop_tokens;
   CancelToken cancel;
+  // What an interrupted run of this request has generated: reported again first, then read with the prompt.
+  std::span<const TokenId> answered = {};
+  // With a cache, `prompt` is the whole sequence from its beginning, and what the session or the cache hold of it is not
+  // read again. The prompt's end and the answer's end are kept there for this conversation.
+  PrefixCache* prefix_cache = nullptr;
+  uint64_t conversation = 0;
   // Called with every new token, the stop token included. False ends the request.
   std::function<bool(TokenId)> on_token;
 };
@@ -39,6 +46,7 @@ struct GenerationResult {
   std::vector<TokenId> tokens;  // new ones, the stop token included
   StopReason reason = StopReason::kLength;
   int64_t prompt_tokens = 0;
+  int64_t prompt_tokens_read = 0;  // of them and of answered ones, by the model
   double seconds_first_token = 0;  // from the call to the first new token
   double seconds_total = 0;
   EngineCounters used;           // by this request
@@ -50,7 +58,8 @@ struct GenerationResult {
 };
 
 // The session afterwards holds the prompt and all new tokens but the last. On an error it holds what was finished;
-// after kCancelled the result says so and no error is returned.
+// after kCancelled the result says so and no error is returned. When the answered tokens were the whole answer, nothing
+// is read.
 Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonitor& monitor,
                                   const GenerationRequest& request);
 

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int64_t kDefaultContext = 8192;
 constexpr int64_t kDefaultChunk = 512;
+// Part of what a plan has beyond its floor that kept prefixes may take.
+constexpr uint64_t kPrefixCacheDivisor = 8;
 constexpr int64_t kSmallestAutoChunk = 16;
 // A chunk is not made shorter than this for the sake of keeping more dense weights in memory.
 constexpr int64_t kShortChunk = 64;
@@ -36,6 +38,7 @@ class Planner {
     plan_.budget = options_.memory.value_or(facts_.available - facts_.available / kLeftToSystemDivisor);
     const uint64_t floor = FloorBytes();
     if (plan_.budget < floor) return RefuseBudget(floor);
+    ChoosePrefixCache(plan_.budget - floor);
     ChooseChunk();
     ChooseResidency();
     ShortenChunkForResidency();
@@ -83,10 +86,23 @@ class Planner {
                 " for this model with ", with, ": give more memory or ask for less");
   }
 
+  // Checkpoints, and the latents of a whole context that they hold. It never takes what the plan cannot do without, and
+  // of the rest little: an expert slot saves more time than a checkpoint that may not be wanted.
+  void ChoosePrefixCache(uint64_t above_floor) {
+    if (options_.prefix_checkpoints == 0) return;
+    const uint64_t logits = static_cast<uint64_t>(spec_.vocab_size) * 4;
+    const uint64_t one = SequenceState::KdaBytes(spec_) / 2 + logits + static_cast<uint64_t>(plan_.context) * 4;
+    const uint64_t latents = SequenceState::MlaBytes(spec_, plan_.context);
+    const uint64_t wanted = static_cast<uint64_t>(options_.prefix_checkpoints) * one + latents;
+    const uint64_t room = std::min(wanted, above_floor / kPrefixCacheDivisor);
+    if (room >= one) plan_.prefix_cache_bytes = room;
+  }
+
   // Everything but dense weights and expert slots, for a chunk of so many rows.
   uint64_t FixedBytes(int64_t chunk) const {
     return facts_.program + options_.tokenizer_bytes + facts_.io_bytes + SequenceState::KdaBytes(spec_) +
-           SequenceState::MlaBytes(spec_, plan_.context) + StepBytes(chunk) + ResultBytes() + ReserveBytes();
+           SequenceState::MlaBytes(spec_, plan_.context) + StepBytes(chunk) + ResultBytes() + ReserveBytes() +
+           plan_.prefix_cache_bytes;
   }
   // What the caller keeps: see EngineOptions. A tap row has three [H] values and a route a layer, embedding and norm.
   uint64_t ResultBytes() const {
@@ -246,6 +262,8 @@ class Planner {
         Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts", PagesNote()));
     add("MLA cache", SequenceState::MlaBytes(spec_, plan_.context), Cat(plan_.context, " tokens, taken as they come"));
     add("KDA state", SequenceState::KdaBytes(spec_), "current and next");
+    if (plan_.prefix_cache_bytes != 0)
+      add("prefix cache", plan_.prefix_cache_bytes, "kept beginnings of conversations");
     add("activations", StepBytes(plan_.chunk), Cat("steps of up to ", plan_.chunk, " rows"));
     if (ResultBytes() != 0) add("results", ResultBytes(), "kept until they are written");
     add("reserve", ReserveBytes(), "");

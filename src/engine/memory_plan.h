@@ -49,6 +49,7 @@ struct MemoryPlan {
   int64_t experts_total = 0;
   int64_t chunk = 0;
   int64_t context = 0;
+  uint64_t prefix_cache_bytes = 0;  // budget of a PrefixCache; 0: none was asked for, or there is no room
 
   uint64_t total() const;
   // The rows as lines of text, for stderr.

@@ -31,6 +31,13 @@ void Sampler::ObservePrompt(std::span<const TokenId> tokens) {
   for (const TokenId id : tokens) in_prompt_[static_cast<size_t>(id)] = true;
 }
 
+void Sampler::ObserveAnswer(std::span<const TokenId> tokens) {
+  for (const TokenId id : tokens) {
+    ++generated_[static_cast<size_t>(id)];
+    if (params_.temperature > 0) (void)NextUniform();  // each one took one draw
+  }
+}
+
 Result<TokenId> Sampler::Sample(std::span<const float> logits) {
   Result<TokenId> token = params_.temperature == 0 ? Greedy(logits) : Draw(logits);
   if (token) ++generated_[static_cast<size_t>(*token)];

@@ -39,6 +39,9 @@ class Sampler {
   // Makes tokens count for the penalties.
   void ObservePrompt(std::span<const TokenId> tokens);
 
+  // Makes tokens count as the first that were generated: what follows is what would have followed them.
+  void ObserveAnswer(std::span<const TokenId> tokens);
+
   // The next token; it then counts as generated. kCorrupt when no logit is a number.
   Result<TokenId> Sample(std::span<const float> logits);
 

@@ -67,6 +67,32 @@ TEST_P(Budget, IsNeverExceededAndNeverLeftUnused) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Budget, testing::Values(5.5, 6, 8, 10, 12, 16, 18, 20, 24, 32, 64));
 
+// Kept prefixes take a part of what is left, never what the plan cannot do without, and no more than they can hold.
+TEST(MemoryPlan, PrefixCacheHasARowWhereThereIsRoom) {
+  const World w;
+  const uint64_t kda = SequenceState::KdaBytes(w.spec) / 2, latents = SequenceState::MlaBytes(w.spec, 4096);
+  const Result<MemoryPlan> large =
+      MemoryPlan::Make({.memory = 64 * kGB, .context = 4096, .prefix_checkpoints = 3}, w.spec, w.facts);
+  ASSERT_TRUE(large);
+  EXPECT_GE(large->prefix_cache_bytes, 3 * kda + latents);
+  EXPECT_LE(large->prefix_cache_bytes, 3 * (kda + kMiB) + latents);
+  EXPECT_LE(large->total(), 64 * kGB);
+  const auto row = std::find_if(large->rows.begin(), large->rows.end(),
+                                [](const MemoryRow& r) { return r.name == "prefix cache"; });
+  ASSERT_NE(row, large->rows.end());
+  EXPECT_EQ(row->bytes, large->prefix_cache_bytes);
+  // The smallest budget that works without them works with them.
+  for (uint64_t mb = 4000; mb < 7000; mb += 50) {
+    const Result<MemoryPlan> without = MemoryPlan::Make({.memory = mb * 1000000}, w.spec, w.facts);
+    const Result<MemoryPlan> with =
+        MemoryPlan::Make({.memory = mb * 1000000, .prefix_checkpoints = 3}, w.spec, w.facts);
+    ASSERT_EQ(with.has_value(), without.has_value()) << mb;
+    if (with) {
+      EXPECT_LE(with->total(), mb * 1000000);
+    }
+  }
+}
+
 TEST(MemoryPlan, StreamsSomeLayersWhenNotAllFit) {
   const World w;
   const Result<MemoryPlan> plan = MemoryPlan::Make({.memory = 10 * kGB}, w.spec, w.facts);
