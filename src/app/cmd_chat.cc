@@ -1,7 +1,9 @@
 // `deltafin chat`: a conversation on the terminal.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "app/answer_stream.h"
 #include "app/chat_setup.h"
@@ -9,6 +11,7 @@
 #include "app/conversation.h"
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
+#include "app/kept_turn.h"
 #include "app/line_reader.h"
 #include "app/option_checks.h"
 #include "app/run_report.h"
@@ -24,6 +27,10 @@ constexpr int64_t kAnswerRoomDivisor = 8;
 // Forgetting means reading the rest again, so it is done seldom: down to this part of the context.
 constexpr int64_t kKeptDivisor = 2;
 
+// Prefixes that are kept: the last prompt's end and the last answer's, so that an answer that is cut inside a tag,
+// which takes tokens back, costs no reading of all that was before it.
+constexpr int64_t kPrefixes = 2;
+
 constexpr const char* kHelp =
     "/reset   forget the conversation\n"
     "/stats   figures of the last answer\n"
@@ -35,6 +42,7 @@ struct ChatCommandOptions {
   SamplingOptions sampling;
   std::string system, reasoning_effort = "max";
   int64_t max_new = 0;
+  std::string session;
 };
 
 int64_t ChatLimit(const Session& session) {
@@ -49,8 +57,31 @@ class Chat {
         setup_(setup),
         tokenizer_(*text.tokenizer),
         session_(std::move(session)),
+        prefixes_(setup.engine->plan().prefix_cache_bytes),
         conversation_(std::move(conversation)),
         sampling_(sampling) {}
+
+  // Goes on with what is kept; an answer that was interrupted is finished first.
+  Status Continue(KeptSession kept) {
+    kept_.emplace(std::move(kept));
+    SessionJournal& journal = kept_->journal();
+    if (journal.turns().empty()) return journal.Replace(conversation_.preamble(), {});
+    DFIN_TRY(TurnNote note, TurnNote::FromText(journal.turns().back().note));
+    if (!note.chat)
+      return Fail(ErrorCode::kInvalidArgument, "--session ", options_.session, ": holds plain text, no chat: use run");
+    if ((!options_.system.empty() || options_.reasoning_effort != "max") &&
+        journal.preamble() != conversation_.preamble())
+      return Fail(ErrorCode::kInvalidArgument, "--session ", options_.session,
+                  ": began with another --system or --reasoning-effort: leave them out, or begin another session");
+    RestoreConversation();
+    if (!options_.common.quiet)
+      Note(Cat("(session ", kept_->name(), ": ", conversation_.turns(), conversation_.turns() == 1 ? " turn" : " turns",
+               " so far)\n"));
+    if (journal.turns().back().finished) return {};
+    Note("(the last answer was interrupted; it goes on)\n");
+    sampling_.seed = note.sampling.seed + 1;
+    return Answer(note);
+  }
 
   Result<int> Loop() {
     LineReader reader("> ", setup_.interrupt.token());
@@ -91,6 +122,7 @@ class Chat {
     if (line == "/exit" || line == "/quit") return false;
     if (line == "/reset") {
       conversation_.Clear();
+      if (kept_) NoteFailure(kept_->journal().Replace(kept_->journal().preamble(), {}));
       Note("(new conversation)\n");
     } else if (line == "/stats") {
       Note(last_stats_.empty() ? "(no answer yet)\n" : last_stats_);
@@ -120,37 +152,71 @@ class Chat {
     if (dropped > 0)
       Note(Cat("(the context is full: the oldest ", dropped, dropped == 1 ? " turn was" : " turns were",
                " forgotten, the rest is read again)\n"));
-    return Answer();
+    const TurnNote note{.chat = true,
+                        .until_message_ends = true,
+                        .continues_in = conversation_.continues_in(),
+                        .max_new = options_.max_new,
+                        .sampling = sampling_,
+                        .stops = {}};
+    sampling_.seed += 1;  // another answer to the same question may differ
+    if (kept_) {
+      std::vector<SessionTurn> turns = kept_->journal().turns();
+      turns.erase(turns.begin(), turns.begin() + dropped);
+      if (dropped > 0) DFIN_TRY_VOID(kept_->journal().Replace(kept_->journal().preamble(), std::move(turns)));
+      DFIN_TRY_VOID(kept_->journal().BeginTurn(note.ToText(), conversation_.last_turn()));
+    }
+    return Answer(note);
   }
 
-  Status Answer() {
+  Result<GenerationResult> Generate(const TurnNote& note, std::function<bool(TokenId)> on_token) {
+    if (kept_)
+      return AnswerTurn(*kept_, note,
+                        {*setup_.engine, setup_.monitor, session_, prefixes_, &tokenizer_, setup_.interrupt.token(),
+                         std::move(on_token)});
     const std::vector<TokenId> prompt = conversation_.Prompt();
-    const std::vector<TokenId>& known = session_.tokens();
-    // The state describes exactly session_.tokens(): it can only be continued, not shortened.
-    if (known.size() >= prompt.size() || !std::equal(known.begin(), known.end(), prompt.begin())) session_.Reset();
-    DFIN_TRY(AnswerStream stream, AnswerStream::ForChat(tokenizer_, conversation_.continues_in(), {}));
-    thinking_ = line_is_open_ = false;
     GenerationRequest request;
-    request.prompt = std::span(prompt).subspan(session_.tokens().size());
-    request.max_new = options_.max_new;
-    request.sampling = sampling_;
-    sampling_.seed += 1;  // another answer to the same question may differ
+    request.prompt = prompt;
+    request.prefix_cache = &prefixes_;
+    request.max_new = note.max_new;
+    request.sampling = note.sampling;
     request.usable_vocab = tokenizer_.token_count();
     request.stop_tokens = tokenizer_.stop_ids();
     request.cancel = setup_.interrupt.token();
-    request.on_token = [&](TokenId id) { return Show(stream.Append(id)) && !stream.ended(); };
+    request.on_token = std::move(on_token);
+    return deltafin::Generate(*setup_.engine, session_, setup_.monitor, request);
+  }
+
+  void RestoreConversation() {
+    std::vector<std::vector<TokenId>> turns;
+    for (const SessionTurn& turn : kept_->journal().turns())
+      turns.push_back(turn.finished ? turn.Tokens() : turn.prompt);
+    conversation_.Restore(kept_->journal().preamble(), std::move(turns));
+  }
+
+  void NoteFailure(const Status& status) {
+    if (!status) Note("error: " + status.error().message() + "\n");
+  }
+
+  // The conversation's last turn, which holds the message only.
+  Status Answer(const TurnNote& note) {
+    DFIN_TRY(AnswerStream stream, AnswerStream::ForChat(tokenizer_, note.continues_in, {}));
+    thinking_ = line_is_open_ = false;
     const std::vector<DriveReport> drives_before = setup_.engine->drives();
     const std::vector<LayerLookahead> lookahead_before = setup_.engine->lookahead();
-    Result<GenerationResult> result = Generate(*setup_.engine, session_, setup_.monitor, request);
+    Result<GenerationResult> result =
+        Generate(note, [&](TokenId id) { return Show(stream.Append(id)) && !stream.ended(); });
     if (!result) {
       if (line_is_open_ && !setup_.terminal.stdout_is_terminal()) setup_.terminal.Write("\n");
       conversation_.DropLastTurn();
+      if (kept_) NoteFailure(DropTurn(*kept_));
       // A script must hear of it; a person can try again.
       if (!setup_.terminal.stderr_is_terminal()) return Failure(std::move(result.error()));
       Note("error: " + result.error().message() + "\n(the message was taken back; the conversation goes on)\n");
       return {};
     }
     DFIN_TRY_VOID(conversation_.AddAnswer(result->tokens, stream.parser()));
+    // A process that is told to end leaves the answer open, and goes on with it the next time.
+    if (kept_ && !setup_.interrupt.terminate()) DFIN_TRY_VOID(EndTurn(*kept_, conversation_.last_turn()));
     Show(stream.Finish(result->reason == StopReason::kLength));
     if (setup_.terminal.stdout_is_terminal())
       setup_.terminal.EndLine();
@@ -159,7 +225,7 @@ class Chat {
     NoteEnd(*result);
     last_stats_ =
         StatsText({std::move(*result), setup_.engine->counters(), setup_.seconds_load, setup_.engine->Describe(),
-                   setup_.engine->drives(), drives_before, sampling_.temperature > 0, request.sampling.seed,
+                   setup_.engine->drives(), drives_before, sampling_.temperature > 0, note.sampling.seed,
                    setup_.engine->lookahead(), lookahead_before});
     return {};
   }
@@ -193,6 +259,8 @@ class Chat {
   EngineSetup& setup_;
   const Tokenizer& tokenizer_;
   Session session_;
+  PrefixCache prefixes_;
+  std::optional<KeptSession> kept_;  // with --session
   Conversation conversation_;
   SamplingParams sampling_;
   bool thinking_ = false;
@@ -204,10 +272,11 @@ Result<int> RunChat(const ChatCommandOptions& o) {
   DFIN_TRY(const SamplingParams defaults, ModelSamplingDefaults(o.common.model));
   DFIN_TRY(const SamplingParams sampling, o.sampling.Resolve(defaults));
   DFIN_TRY(const ChatOptions chat, ChatOptionsFor(o.reasoning_effort));
+  if (!o.session.empty()) DFIN_TRY_VOID(CheckSessionOptions(o.common, o.session));
   EngineSetup setup(/*end_after=*/3);
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
   DFIN_TRY(Conversation conversation, Conversation::Create(*text.tokenizer, o.system, chat));
-  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes}));
+  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes}));
   DFIN_TRY(Session session, setup.engine->NewSession());
   if (setup.terminal.stderr_is_terminal() && !o.common.quiet)
     setup.terminal.WriteNote(Cat(setup.engine->Describe(), "; /help for commands\n"));
@@ -216,7 +285,13 @@ Result<int> RunChat(const ChatCommandOptions& o) {
                 " tokens with what the format adds, and "
                 "--context ",
                 session.capacity(), " leaves ", ChatLimit(session), " for the whole conversation");
-  return Chat(o, setup, text, std::move(session), std::move(conversation), sampling).Loop();
+  Chat talk(o, setup, text, std::move(session), std::move(conversation), sampling);
+  if (!o.session.empty()) {
+    DFIN_TRY(KeptSession kept, OpenKeptSession(o.common, o.session, *setup.engine, setup.logger));
+    DFIN_TRY_VOID(talk.Continue(std::move(kept)));
+    if (setup.interrupt.terminate()) return kExitInterrupted;
+  }
+  return talk.Loop();
 }
 
 }  // namespace
@@ -228,6 +303,8 @@ Command AddChat(CLI::App& root) {
   o->sampling.AddTo(*app);
   app->add_option("--system", o->system, "System message at the beginning")->type_name("TEXT");
   app->add_option("--reasoning-effort", o->reasoning_effort, "none, low, high or max")->type_name("LEVEL");
+  app->add_option("--session", o->session, "Go on with the conversation of this name, also after a restart")
+      ->type_name("NAME");
   app->add_option("--max-new", o->max_new, "Most new tokens of an answer (default: as many as the context allows)")
       ->check([](const std::string& text) { return CheckWhole(text, 1); });
   return {app, [o] { return RunChat(*o); }};

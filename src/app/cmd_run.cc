@@ -8,8 +8,10 @@
 #include "app/answer_stream.h"
 #include "app/chat_setup.h"
 #include "app/commands.h"
+#include "app/conversation.h"
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
+#include "app/kept_turn.h"
 #include "app/option_checks.h"
 #include "app/run_report.h"
 #include "app/sampling_options.h"
@@ -31,13 +33,16 @@ struct RunOptions {
   bool has_prompt = false, chat = false, ids = false, json = false, stats = false, watch = false;
   int64_t max_new = 0;
   std::vector<std::string> stops;
+  std::string session;
 };
 
 // What is to be fed, and how the answer is to be read.
 struct Prompt {
   std::vector<TokenId> ids;
-  TextModel text;                      // empty when only ids are spoken
-  std::optional<AnswerStream> stream;  // empty with --ids and without a tokenizer
+  TextModel text;                            // empty when only ids are spoken
+  std::optional<AnswerStream> stream;        // empty with --ids and without a tokenizer
+  std::optional<Conversation> conversation;  // with --chat and --session: the first turn
+  ResponseChannel continues_in = ResponseChannel::kAnswer;
 };
 
 Result<std::string> PromptText(const RunOptions& o) {
@@ -67,6 +72,7 @@ Status CheckOptions(const RunOptions& o) {
   for (const std::string& stop : o.stops)
     if (stop.empty()) return refuse("--stop: expected some text, got none");
   if (o.watch && o.common.quiet) return refuse("--watch, --quiet: give one of them");
+  if (!o.session.empty()) DFIN_TRY_VOID(CheckSessionOptions(o.common, o.session));
   if (o.ids && o.json) return refuse("--ids, --json: give one of them (token events carry the ids)");
   return {};
 }
@@ -99,9 +105,19 @@ Result<Prompt> MakePrompt(const RunOptions& o) {
     prompt.stream.emplace(tokenizer, o.stops);
     return prompt;
   }
-  DFIN_TRY(const ChatPrompt chat, MakeChat(o, std::move(text)));
-  DFIN_TRY(prompt.ids, EncodeSegments(tokenizer, chat.segments));
-  DFIN_TRY(AnswerStream stream, AnswerStream::ForChat(tokenizer, chat.continues_in, o.stops));
+  if (o.session.empty()) {
+    DFIN_TRY(const ChatPrompt chat, MakeChat(o, std::move(text)));
+    DFIN_TRY(prompt.ids, EncodeSegments(tokenizer, chat.segments));
+    prompt.continues_in = chat.continues_in;
+  } else {
+    DFIN_TRY(const ChatOptions options, ChatOptionsFor(o.reasoning_effort));
+    DFIN_TRY(Conversation conversation, Conversation::Create(tokenizer, o.system, options));
+    DFIN_TRY_VOID(conversation.AddUserMessage(text));
+    prompt.ids = conversation.Prompt();
+    prompt.continues_in = conversation.continues_in();
+    prompt.conversation.emplace(std::move(conversation));
+  }
+  DFIN_TRY(AnswerStream stream, AnswerStream::ForChat(tokenizer, prompt.continues_in, o.stops));
   prompt.stream.emplace(std::move(stream));
   return prompt;
 }
@@ -217,10 +233,53 @@ class Output {
   bool line_is_open_ = false;  // the answer so far does not end with a line break
 };
 
-std::vector<TokenId> StopTokens(const Prompt& prompt, const ModelSpec& spec) {
-  if (prompt.text.tokenizer == nullptr) return spec.eos_token_ids;
-  const std::span<const TokenId> ids = prompt.text.tokenizer->stop_ids();
-  return {ids.begin(), ids.end()};
+// The turn that the prompt begins in the session. False: interrupted before that.
+Result<bool> BeginTurn(const RunOptions& o, const Prompt& prompt, KeptSession& kept, Terminal& terminal, TurnNote* note,
+                       const TurnRun& run) {
+  SessionJournal& journal = kept.journal();
+  if (!journal.turns().empty()) {
+    DFIN_TRY(const TurnNote first, TurnNote::FromText(journal.turns().front().note));
+    if (first.chat != o.chat)
+      return Fail(ErrorCode::kInvalidArgument, "--session ", o.session,
+                  first.chat ? ": is a chat: add --chat" : ": holds plain text, no chat: leave --chat out");
+  }
+  if (o.chat && journal.turns().empty())
+    DFIN_TRY_VOID(journal.Replace(prompt.conversation->preamble(), {}));
+  else if (o.chat && (!o.system.empty() || o.reasoning_effort != "max") &&
+           journal.preamble() != prompt.conversation->preamble())
+    return Fail(ErrorCode::kInvalidArgument, "--session ", o.session,
+                ": began with another --system or --reasoning-effort: leave them out, or begin another session");
+  const std::vector<TokenId>& turn = o.chat ? prompt.conversation->last_turn() : prompt.ids;
+  if (!journal.turns().empty() && !journal.turns().back().finished) {
+    DFIN_TRY(const TurnNote begun, TurnNote::FromText(journal.turns().back().note));
+    const bool same_seed = !o.sampling.seed || note->sampling.seed == begun.sampling.seed;
+    if (journal.turns().back().prompt != turn) {
+      if (!o.common.quiet) {
+        terminal.EndLine();
+        terminal.WriteNote(Cat("session ", o.session, ": an answer was interrupted; it is finished first\n"));
+      }
+      DFIN_TRY(const bool finished, FinishTurn(kept, run));
+      if (!finished) return false;
+    } else if (note->AsksTheSame(begun) && same_seed) {
+      *note = begun;
+      return true;
+    } else {
+      DFIN_TRY_VOID(DropTurn(kept));
+    }
+  }
+  std::vector<TokenId> all = journal.Tokens();
+  all.insert(all.end(), turn.begin(), turn.end());
+  DFIN_TRY_VOID(CheckTokens(run.engine.spec(), all, 0, run.session.capacity()));
+  DFIN_TRY_VOID(journal.BeginTurn(note->ToText(), turn));
+  return true;
+}
+
+// Whatever the answer's end was: only a process that dies leaves a turn open.
+Status FinishKept(KeptSession& kept, const Prompt& prompt, const TurnNote& note, const GenerationResult& result) {
+  const SessionTurn& turn = kept.journal().turns().back();
+  if (!note.chat) return EndTurn(kept, turn.Tokens());
+  DFIN_TRY(const std::vector<TokenId> closed, CloseChatTurn(*prompt.text.tokenizer, note, turn.prompt, result.tokens));
+  return EndTurn(kept, closed);
 }
 
 Result<int> RunRun(const RunOptions& o) {
@@ -235,18 +294,37 @@ Result<int> RunRun(const RunOptions& o) {
   DFIN_TRY(Session session, engine.NewSession());
 
   Output output(o, engine, setup.terminal, prompt.stream);
-  const std::vector<TokenId> stop_tokens = StopTokens(prompt, engine.spec());
+  const Tokenizer* tokenizer = prompt.text.tokenizer.get();
+  TurnNote note{.chat = o.chat,
+                .continues_in = prompt.continues_in,
+                .max_new = o.max_new,
+                .sampling = sampling,
+                .stops = o.stops};
+  PrefixCache nothing_kept(0);
+  const TurnRun turn_run{
+      engine, setup.monitor, session, nothing_kept, tokenizer, setup.interrupt.token(), [&](TokenId id) {
+        return output.Token(id);
+      }};
+  std::optional<KeptSession> kept;
+  if (!o.session.empty()) {
+    DFIN_TRY(KeptSession opened, OpenKeptSession(o.common, o.session, engine, setup.logger));
+    kept.emplace(std::move(opened));
+    DFIN_TRY(const bool begun, BeginTurn(o, prompt, *kept, setup.terminal, &note, turn_run));
+    if (!begun) return kExitInterrupted;
+  }
+  const std::vector<TokenId> stop_tokens = StopTokens(tokenizer, engine.spec());
   GenerationRequest request;
   request.prompt = prompt.ids;
   request.max_new = o.max_new;
   request.sampling = sampling;
-  request.usable_vocab = prompt.text.tokenizer == nullptr ? 0 : prompt.text.tokenizer->token_count();
+  request.usable_vocab = tokenizer == nullptr ? 0 : tokenizer->token_count();
   request.stop_tokens = stop_tokens;
   request.cancel = setup.interrupt.token();
   request.on_token = [&](TokenId id) { return output.Token(id); };
   const std::vector<DriveReport> drives_before = engine.drives();
   const std::vector<LayerLookahead> lookahead_before = engine.lookahead();
-  Result<GenerationResult> result = Generate(engine, session, setup.monitor, request);
+  Result<GenerationResult> result =
+      kept ? AnswerTurn(*kept, note, turn_run) : Generate(engine, session, setup.monitor, request);
   if (!result) {
     setup.StopViews();
     output.Break();
@@ -256,9 +334,10 @@ Result<int> RunRun(const RunOptions& o) {
   setup.StopViews();
   output.Finish(result->reason == StopReason::kLength || result->reason == StopReason::kCancelled);
   const bool cancelled = result->reason == StopReason::kCancelled;
+  if (kept && !setup.interrupt.terminate()) DFIN_TRY_VOID(FinishKept(*kept, prompt, note, *result));
 
   const RunReport report{std::move(*result), engine.counters(), setup.seconds_load,       engine.Describe(),
-                         engine.drives(),    drives_before,     sampling.temperature > 0, sampling.seed,
+                         engine.drives(),    drives_before,     sampling.temperature > 0, note.sampling.seed,
                          engine.lookahead(), lookahead_before};
   if (o.json) setup.terminal.Write(DumpJson(StatsEvent(report)) + "\n");
   if (o.stats) setup.terminal.WriteNote(StatsText(report));
@@ -283,6 +362,8 @@ Command AddRun(CLI::App& root) {
   app->add_option("--max-new", o->max_new, "Most new tokens (default: as many as the context allows)")
       ->check([](const std::string& text) { return CheckWhole(text, 1); });
   app->add_option("--stop", o->stops, "End the answer at this text (repeatable)")->type_name("TEXT");
+  app->add_option("--session", o->session, "Go on with the conversation of this name, also after a restart")
+      ->type_name("NAME");
   app->add_flag("--ids", o->ids, "Print only the new token ids");
   app->add_flag("--json", o->json, "Print events, one JSON object a line");
   app->add_flag("--watch", o->watch, "Show drives, cache and where the time goes while it runs (needs a terminal)");

@@ -37,6 +37,13 @@ class Conversation {
   // Drops the oldest turns until the prompt has at most `limit` ids; the last turn is never dropped. Turns dropped.
   int TrimTo(int64_t limit);
   void Clear() { turns_.clear(); }
+  // What an earlier Conversation held.
+  void Restore(std::vector<TokenId> preamble, std::vector<std::vector<TokenId>> turns) {
+    preamble_ = std::move(preamble);
+    turns_ = std::move(turns);
+  }
+  const std::vector<TokenId>& preamble() const { return preamble_; }
+  const std::vector<TokenId>& last_turn() const { return turns_.back(); }
   int64_t prompt_tokens() const;
   int turns() const { return static_cast<int>(turns_.size()); }
 

@@ -136,6 +136,7 @@ Json StatsEvent(const RunReport& r) {
   Json event;
   event["event"] = "stats";
   event["prompt_tokens"] = r.result.prompt_tokens;
+  event["prompt_tokens_read"] = r.result.prompt_tokens_read;
   event["new_tokens"] = r.result.tokens.size();
   event["finish_reason"] = ToString(r.result.reason);
   event["seconds_load"] = r.seconds_load;
