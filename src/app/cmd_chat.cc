@@ -169,21 +169,10 @@ class Chat {
   }
 
   Result<GenerationResult> Generate(const TurnNote& note, std::function<bool(TokenId)> on_token) {
-    if (kept_)
-      return AnswerTurn(*kept_, note,
-                        {*setup_.engine, setup_.monitor, session_, prefixes_, &tokenizer_, setup_.interrupt.token(),
-                         std::move(on_token)});
-    const std::vector<TokenId> prompt = conversation_.Prompt();
-    GenerationRequest request;
-    request.prompt = prompt;
-    request.prefix_cache = &prefixes_;
-    request.max_new = note.max_new;
-    request.sampling = note.sampling;
-    request.usable_vocab = tokenizer_.token_count();
-    request.stop_tokens = tokenizer_.stop_ids();
-    request.cancel = setup_.interrupt.token();
-    request.on_token = std::move(on_token);
-    return deltafin::Generate(*setup_.engine, session_, setup_.monitor, request);
+    const TurnRun run{*setup_.engine, setup_.monitor,           session_,           prefixes_,
+                      &tokenizer_,    setup_.interrupt.token(), std::move(on_token)};
+    if (kept_) return AnswerTurn(*kept_, note, run);
+    return AnswerPrompt(conversation_.Prompt(), {}, note, run);
   }
 
   void RestoreConversation() {

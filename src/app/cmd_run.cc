@@ -274,8 +274,9 @@ Result<bool> BeginTurn(const RunOptions& o, const Prompt& prompt, KeptSession& k
   return true;
 }
 
-// Whatever the answer's end was: only a process that dies leaves a turn open.
+// Whatever ended the answer: only a process that dies leaves a turn open.
 Status FinishKept(KeptSession& kept, const Prompt& prompt, const TurnNote& note, const GenerationResult& result) {
+  if (result.tokens.empty()) return DropTurn(kept);  // stopped before it said anything
   const SessionTurn& turn = kept.journal().turns().back();
   if (!note.chat) return EndTurn(kept, turn.Tokens());
   DFIN_TRY(const std::vector<TokenId> closed, CloseChatTurn(*prompt.text.tokenizer, note, turn.prompt, result.tokens));
@@ -312,19 +313,10 @@ Result<int> RunRun(const RunOptions& o) {
     DFIN_TRY(const bool begun, BeginTurn(o, prompt, *kept, setup.terminal, &note, turn_run));
     if (!begun) return kExitInterrupted;
   }
-  const std::vector<TokenId> stop_tokens = StopTokens(tokenizer, engine.spec());
-  GenerationRequest request;
-  request.prompt = prompt.ids;
-  request.max_new = o.max_new;
-  request.sampling = sampling;
-  request.usable_vocab = tokenizer == nullptr ? 0 : tokenizer->token_count();
-  request.stop_tokens = stop_tokens;
-  request.cancel = setup.interrupt.token();
-  request.on_token = [&](TokenId id) { return output.Token(id); };
   const std::vector<DriveReport> drives_before = engine.drives();
   const std::vector<LayerLookahead> lookahead_before = engine.lookahead();
   Result<GenerationResult> result =
-      kept ? AnswerTurn(*kept, note, turn_run) : Generate(engine, session, setup.monitor, request);
+      kept ? AnswerTurn(*kept, note, turn_run) : AnswerPrompt(prompt.ids, {}, note, turn_run);
   if (!result) {
     setup.StopViews();
     output.Break();

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "checkpoint/atomic_file.h"
 #include "checkpoint/hex.h"
 
 namespace deltafin {
@@ -55,6 +56,15 @@ bool OtherModelHas(const fs::path& sessions, const std::string& name, const fs::
   return false;
 }
 
+// What processes that died while they wrote have left behind. The folder is locked: nobody writes in it now.
+void RemoveParts(const fs::path& folder) {
+  std::vector<fs::path> parts;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename().string().find(kPartMark) != std::string::npos) parts.push_back(it->path());
+  for (const fs::path& part : parts) fs::remove(part, error);
+}
+
 // A journal that cannot be read is put aside, never overwritten: it may be all that is left of a conversation.
 Result<SessionJournal> OpenJournal(const fs::path& folder, const std::string& name, uint64_t fingerprint,
                                    Logger& logger) {
@@ -97,6 +107,7 @@ Result<KeptSession> KeptSession::Open(const std::string& state_dir, const std::s
   if (lock < 0)
     return Fail(ErrorCode::kUnavailable, "--session ", name,
                 ": expected to be alone with it, got another process that has it open: wait for it to end");
+  RemoveParts(folder);
   if (is_new && OtherModelHas(sessions, name, folder))
     logger.Warn(Cat("--session ", name,
                     ": what is kept under this name was made with another model; it stays, and a new ",

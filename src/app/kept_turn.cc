@@ -10,6 +10,15 @@
 #include "base/json.h"
 
 namespace deltafin {
+namespace {
+
+std::vector<TokenId> StopTokens(const Tokenizer* tokenizer, const ModelSpec& spec) {
+  if (tokenizer == nullptr) return spec.eos_token_ids;
+  const std::span<const TokenId> ids = tokenizer->stop_ids();
+  return {ids.begin(), ids.end()};
+}
+
+}  // namespace
 
 std::string TurnNote::ToText() const {
   Json note;
@@ -70,12 +79,6 @@ bool TurnNote::AsksTheSame(const TurnNote& other) const {
   return ToText() == same.ToText();
 }
 
-std::vector<TokenId> StopTokens(const Tokenizer* tokenizer, const ModelSpec& spec) {
-  if (tokenizer == nullptr) return spec.eos_token_ids;
-  const std::span<const TokenId> ids = tokenizer->stop_ids();
-  return {ids.begin(), ids.end()};
-}
-
 Status CheckSessionOptions(const CommonOptions& options, const std::string& name) {
   if (options.no_state)
     return Fail(ErrorCode::kInvalidArgument, "--session: is kept in the state folder; --no-state keeps nothing");
@@ -90,11 +93,8 @@ Result<KeptSession> OpenKeptSession(const CommonOptions& options, const std::str
   return KeptSession::Open(engine_options.state_dir, name, engine, logger);
 }
 
-Result<GenerationResult> AnswerTurn(KeptSession& kept, const TurnNote& note, const TurnRun& run) {
-  const std::vector<TokenId> answered = kept.journal().turns().back().answer;
-  std::vector<TokenId> prompt = kept.journal().Tokens();
-  if (run.session.length() == 0) kept.Load(prompt, run.session);
-  prompt.resize(prompt.size() - answered.size());
+Result<GenerationResult> AnswerPrompt(std::span<const TokenId> prompt, std::span<const TokenId> answered,
+                                      const TurnNote& note, const TurnRun& run) {
   const std::vector<TokenId> stop_tokens = StopTokens(run.tokenizer, run.engine.spec());
   GenerationRequest request;
   request.prompt = prompt;
@@ -105,12 +105,22 @@ Result<GenerationResult> AnswerTurn(KeptSession& kept, const TurnNote& note, con
   request.stop_tokens = stop_tokens;
   request.cancel = run.cancel;
   request.prefix_cache = &run.prefix_cache;
+  request.on_token = run.on_token;
+  return Generate(run.engine, run.session, run.monitor, request);
+}
+
+Result<GenerationResult> AnswerTurn(KeptSession& kept, const TurnNote& note, const TurnRun& run) {
+  const std::vector<TokenId> answered = kept.journal().turns().back().answer;
+  std::vector<TokenId> prompt = kept.journal().Tokens();
+  if (run.session.length() == 0) kept.Load(prompt, run.session);
+  prompt.resize(prompt.size() - answered.size());
   size_t reported = 0;
-  request.on_token = [&](TokenId id) {
+  TurnRun keeping = run;
+  keeping.on_token = [&](TokenId id) {
     if (reported++ >= answered.size()) kept.AddAnswer(id, run.session);
     return !run.on_token || run.on_token(id);
   };
-  Result<GenerationResult> result = Generate(run.engine, run.session, run.monitor, request);
+  Result<GenerationResult> result = AnswerPrompt(prompt, answered, note, keeping);
   if (result) kept.SaveState(run.session);
   return result;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,10 @@ struct TurnRun {
   std::function<bool(TokenId)> on_token;  // as in GenerationRequest
 };
 
-// The ids that end an answer, and how many ids mean something (0: all).
-std::vector<TokenId> StopTokens(const Tokenizer* tokenizer, const ModelSpec& spec);
+// Answers `prompt`, the whole sequence from its beginning, of which the session and the cache may hold a part.
+// `answered`: as in GenerationRequest.
+Result<GenerationResult> AnswerPrompt(std::span<const TokenId> prompt, std::span<const TokenId> answered,
+                                      const TurnNote& note, const TurnRun& run);
 
 // What can be refused before anything is opened, and opening it.
 Status CheckSessionOptions(const CommonOptions& options, const std::string& name);

@@ -102,46 +102,94 @@ Result<std::vector<TokenId>> ReadBody(const SnapshotSource& file, const Snapshot
   return tokens;
 }
 
+// Where a file of latents ends, or is to end.
+struct LatentsEnd {
+  uint64_t bytes = 0, tokens_hash = 0, hash = 0;
+  int64_t position = 0;
+};
+
+// As far as the file holds latents of these tokens.
+LatentsEnd EndOfShared(const SnapshotSource& file, const SnapshotHead& head, const SnapshotShape& shape,
+                       std::span<const TokenId> tokens) {
+  LatentsEnd end{.bytes = sizeof head, .hash = head.hash};
+  for (const PlacedLatents& placed : ScanLatents(file, head, shape, static_cast<int64_t>(tokens.size()))) {
+    const LatentsRecord& r = placed.record;
+    if (placed.end() > tokens.size()) break;
+    const uint64_t expected = HashOfTokens(tokens.subspan(r.first, r.count), end.tokens_hash);
+    if (expected != r.tokens_hash) break;
+    end = {placed.at + shape.PayloadBytes(r.count), expected, r.hash, static_cast<int64_t>(placed.end())};
+  }
+  return end;
+}
+
+// One record more: up to the end of a page or of the session.
+bool AppendLatents(OpenFile& file, const SnapshotShape& shape, const Session& session, LatentsEnd* end) {
+  constexpr int64_t kPage = MlaCache::kPagePositions;
+  const int64_t count = std::min(kPage - end->position % kPage, session.length() - end->position);
+  const auto part = [&](int64_t layer) {
+    const float* first = session.state().CurrentMla(static_cast<int32_t>(layer)).row(end->position);
+    return std::as_bytes(std::span(first, static_cast<size_t>(count * shape.mla_width)));
+  };
+  LatentsRecord record{};
+  record.first = static_cast<uint32_t>(end->position);
+  record.count = static_cast<uint32_t>(count);
+  record.tokens_hash = HashOfTokens(std::span(session.tokens()).subspan(record.first, record.count), end->tokens_hash);
+  record.payload_hash = record.tokens_hash;
+  for (int64_t layer = 0; layer < shape.mla_layers; ++layer)
+    record.payload_hash = Hash64(part(layer), record.payload_hash);
+  record.hash = HashOf(record, end->hash);
+  bool written = file.Append(BytesOf(record));
+  for (int64_t layer = 0; layer < shape.mla_layers; ++layer) written = written && file.Append(part(layer));
+  *end = {file.size(), record.tokens_hash, record.hash, end->position + count};
+  return written;
+}
+
 }  // namespace
 
-Status SnapshotFiles::Read(const SnapshotSource& state, const SnapshotSource& latents, const SnapshotIdentity& identity,
-                           std::span<const TokenId> wanted, Session& session) {
-  session.Reset();
-  SequenceState& to = session.state_;
+// Reads the latents of `tokens` behind what the state holds; the checksums of what they are computed from are right.
+Status SnapshotFiles::ReadLatents(const SnapshotSource& file, const SnapshotIdentity& identity, uint64_t last_hash,
+                                  std::span<const TokenId> tokens, SequenceState& to) {
   const SnapshotShape shape(to);
-  SnapshotBody body{};
-  uint64_t kda_at = 0;
-  const int64_t most = std::min(static_cast<int64_t>(wanted.size()), session.capacity());
-  DFIN_TRY(const std::vector<TokenId> tokens, ReadBody(state, identity, shape, most, &body, &kda_at));
-  if (!std::equal(tokens.begin(), tokens.end(), wanted.begin()))
-    return Fail(ErrorCode::kNotFound, "of other tokens than those that are wanted");
-
   SnapshotHead head;
-  if (!latents.Read(0, BytesOf(head))) return Fail(ErrorCode::kCorrupt, "the latents are cut short");
+  if (!file.Read(0, BytesOf(head))) return Fail(ErrorCode::kCorrupt, "the latents are cut short");
   DFIN_TRY_VOID(CheckSnapshotHead(head, kLatentsMagic, identity, shape));
-  const auto positions = static_cast<int64_t>(body.positions);
-  const std::vector<PlacedLatents> records = ScanLatents(latents, head, shape, positions);
-  if (records.empty() || records.back().end() != body.positions || records.back().record.hash != body.latents_hash)
+  const auto positions = static_cast<int64_t>(tokens.size());
+  const std::vector<PlacedLatents> records = ScanLatents(file, head, shape, positions);
+  if (records.empty() || records.back().end() != tokens.size() || records.back().record.hash != last_hash)
     return Fail(ErrorCode::kCorrupt, "the latents that belong to it are not there");
   DFIN_TRY_VOID(to.Prepare(positions));
   uint64_t tokens_hash = 0;
   for (const PlacedLatents& placed : records) {
     const LatentsRecord& r = placed.record;
-    tokens_hash = HashOfTokens(std::span(tokens).subspan(r.first, r.count), tokens_hash);
+    tokens_hash = HashOfTokens(tokens.subspan(r.first, r.count), tokens_hash);
     uint64_t hash = tokens_hash, at = placed.at;
     for (int64_t layer = 0; layer < shape.mla_layers; ++layer) {
       const Rows rows = to.NextMla(static_cast<int32_t>(layer), r.first, r.count);
       const MutBytes bytes = std::as_writable_bytes(std::span(rows.data, static_cast<size_t>(rows.rows * rows.width)));
-      if (!latents.Read(at, bytes)) return Fail(ErrorCode::kCorrupt, "the latents are cut short");
+      if (!file.Read(at, bytes)) return Fail(ErrorCode::kCorrupt, "the latents are cut short");
       hash = Hash64(Bytes(bytes), hash);
       at += bytes.size();
     }
     if (tokens_hash != r.tokens_hash || hash != r.payload_hash)
       return Fail(ErrorCode::kCorrupt, "latents of positions ", r.first, " to ", placed.end() - 1, ": wrong checksum");
   }
+  return {};
+}
+
+Status SnapshotFiles::Read(const SnapshotSource& state, const SnapshotSource& latents, const SnapshotIdentity& identity,
+                           std::span<const TokenId> wanted, Session& session) {
+  session.Reset();
+  SequenceState& to = session.state_;
+  SnapshotBody body{};
+  uint64_t kda_at = 0;
+  const int64_t most = std::min(static_cast<int64_t>(wanted.size()), session.capacity());
+  DFIN_TRY(const std::vector<TokenId> tokens, ReadBody(state, identity, SnapshotShape(to), most, &body, &kda_at));
+  if (!std::equal(tokens.begin(), tokens.end(), wanted.begin()))
+    return Fail(ErrorCode::kNotFound, "of other tokens than those that are wanted");
+  DFIN_TRY_VOID(ReadLatents(latents, identity, body.latents_hash, tokens, to));
   if (!state.Read(kda_at, to.NextKdaBytes()) || Hash64(Bytes(to.NextKdaBytes())) != body.kda_hash)
     return Fail(ErrorCode::kCorrupt, "the KDA state's checksum is wrong");
-  to.Commit(positions);
+  to.Commit(static_cast<int64_t>(tokens.size()));
   session.tokens_.assign(tokens.begin(), tokens.end());
   return {};
 }
@@ -161,50 +209,19 @@ Status SnapshotFiles::Load(std::span<const TokenId> wanted, Session& session) co
 Status SnapshotFiles::SaveLatents(const Session& session, uint64_t* last_hash) const {
   OpenFile file(LatentsPath(), O_RDWR | O_CREAT);
   if (!file.ok()) return file.Fails(LatentsPath(), "open");
-  const SequenceState& state = session.state_;
-  const SnapshotShape shape(state);
-  const std::span<const TokenId> tokens = session.tokens_;
+  const SnapshotShape shape(session.state_);
   SnapshotHead head;
   const bool usable = file.Read(0, BytesOf(head)) && CheckSnapshotHead(head, kLatentsMagic, identity_, shape);
   if (!usable) {
     head = MakeSnapshotHead(kLatentsMagic, identity_, shape);
     if (!file.CutTo(0) || !file.Append(BytesOf(head))) return file.Fails(LatentsPath(), "write");
   }
-  // What the file holds of these tokens stays.
-  uint64_t end = sizeof head, tokens_hash = 0, hash = head.hash;
-  int64_t position = 0;
-  for (const PlacedLatents& placed : ScanLatents(file, head, shape, session.length())) {
-    if (placed.end() > tokens.size()) break;
-    const uint64_t expected = HashOfTokens(tokens.subspan(placed.record.first, placed.record.count), tokens_hash);
-    if (expected != placed.record.tokens_hash) break;
-    tokens_hash = expected;
-    hash = placed.record.hash;
-    position = static_cast<int64_t>(placed.end());
-    end = placed.at + shape.PayloadBytes(placed.record.count);
-  }
-  if (end != file.size() && !file.CutTo(end)) return file.Fails(LatentsPath(), "shorten");
-  while (position < session.length()) {
-    const int64_t count =
-        std::min(MlaCache::kPagePositions - position % MlaCache::kPagePositions, session.length() - position);
-    LatentsRecord record{};
-    record.first = static_cast<uint32_t>(position);
-    record.count = static_cast<uint32_t>(count);
-    record.tokens_hash = tokens_hash = HashOfTokens(tokens.subspan(record.first, record.count), tokens_hash);
-    const auto part = [&](int64_t layer) {
-      const float* first = state.CurrentMla(static_cast<int32_t>(layer)).row(position);
-      return std::as_bytes(std::span(first, static_cast<size_t>(count * shape.mla_width)));
-    };
-    record.payload_hash = tokens_hash;
-    for (int64_t layer = 0; layer < shape.mla_layers; ++layer)
-      record.payload_hash = Hash64(part(layer), record.payload_hash);
-    record.hash = hash = HashOf(record, hash);
-    bool written = file.Append(BytesOf(record));
-    for (int64_t layer = 0; layer < shape.mla_layers; ++layer) written = written && file.Append(part(layer));
-    if (!written) return file.Fails(LatentsPath(), "write");
-    position += count;
-  }
+  LatentsEnd end = EndOfShared(file, head, shape, session.tokens_);
+  if (end.bytes != file.size() && !file.CutTo(end.bytes)) return file.Fails(LatentsPath(), "shorten");
+  while (end.position < session.length())
+    if (!AppendLatents(file, shape, session, &end)) return file.Fails(LatentsPath(), "write");
   if (!file.Flush()) return file.Fails(LatentsPath(), "flush");
-  *last_hash = hash;
+  *last_hash = end.hash;
   return {};
 }
 

@@ -55,6 +55,8 @@ class SnapshotFiles {
   std::string LatentsPath() const { return stem_ + ".latents"; }
 
  private:
+  static Status ReadLatents(const SnapshotSource& file, const SnapshotIdentity& identity, uint64_t last_hash,
+                            std::span<const TokenId> tokens, SequenceState& to);
   Status SaveLatents(const Session& session, uint64_t* last_hash) const;
 
   std::string stem_;

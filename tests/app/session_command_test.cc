@@ -146,7 +146,8 @@ TEST_F(RunSession, KilledAtAnyMomentTheSameCommandGivesTheWholeAnswer) {
     kills.push_back({});
     for (const test::ProcessOptions& options : kills) {
       const auto r = Ask(Prompts()[i], {}, options);
-      if (r.exit_code == 0) {
+      // Killed behind the end of the line, the answer was through, and the same command would ask again.
+      if (r.exit_code == 0 || r.out.ends_with('\n')) {
         EXPECT_EQ(r.out, Expected()[i]) << "turn " << i;
         break;
       }
@@ -198,6 +199,23 @@ TEST_F(RunSession, WithoutItsStateASessionIsReadAgain) {
   const auto r = Ask(Prompts()[1]);
   EXPECT_EQ(r.out, Expected()[1]);
   EXPECT_EQ(r.err, "");
+}
+
+TEST_F(RunSession, HalfFilesOfProcessesThatDiedAreRemoved) {
+  ASSERT_EQ(Ask(Prompts()[0]).exit_code, 0);
+  std::ofstream(Folder() / "s.state.part-123") << "half";
+  EXPECT_EQ(Ask(Prompts()[1]).out, Expected()[1]);
+  EXPECT_FALSE(fs::exists(Folder() / "s.state.part-123"));
+}
+
+// Stopped with Ctrl-C it keeps what was said, as a chat does.
+TEST_F(RunSession, AnAnswerThatWasStoppedStaysAsItIs) {
+  test::ProcessOptions options;
+  options.while_running = [](int pid) { kill(pid, SIGINT); };
+  const auto stopped = Ask(Prompts()[0], {}, options);
+  if (stopped.exit_code != 130) GTEST_SKIP() << "it was through before it was stopped";
+  const auto next = Ask(Prompts()[1]);
+  EXPECT_EQ(next.out, Plain(Prompts()[0] + "," + Commas(stopped.out) + "," + Prompts()[1]));
 }
 
 TEST_F(RunSession, ADamagedJournalIsPutAsideAndSaid) {
