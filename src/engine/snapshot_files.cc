@@ -77,10 +77,6 @@ class OpenFile : public SnapshotSource {
   uint64_t size_ = 0;
 };
 
-Bytes BytesOf(const Rows& rows) {
-  return std::as_bytes(std::span(rows.data, static_cast<size_t>(rows.rows * rows.width)));
-}
-
 // Reads the state file's numbers and tokens; the KDA state begins at *kda_at.
 Result<std::vector<TokenId>> ReadBody(const SnapshotSource& file, const SnapshotIdentity& identity,
                                       const SnapshotShape& shape, int64_t most, SnapshotBody* body, uint64_t* kda_at) {
