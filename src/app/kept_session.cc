@@ -70,8 +70,11 @@ Result<SessionJournal> OpenJournal(const fs::path& folder, const std::string& na
                                    Logger& logger) {
   const fs::path path = folder / "journal";
   Result<SessionJournal> journal = SessionJournal::Open(path.string(), fingerprint);
+  if (journal && !journal->kept_damaged().empty())
+    logger.Warn(Cat("--session ", name, ": ", path.string(), " is damaged or was cut short: ", journal->turns().size(),
+                    " turns of it are used, all of it is kept as ", journal->kept_damaged()));
   if (journal || journal.error().code() == ErrorCode::kIo) return journal;
-  const fs::path aside = folder / "journal.damaged";
+  const fs::path aside = SessionJournal::NameForDamaged(path.string());
   std::error_code failed;
   fs::rename(path, aside, failed);
   if (failed) return journal;

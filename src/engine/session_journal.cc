@@ -48,6 +48,7 @@ std::vector<TokenId> SessionTurn::Tokens() const {
 
 SessionJournal& SessionJournal::operator=(SessionJournal&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(kept_damaged_, other.kept_damaged_);
   std::swap(fingerprint_, other.fingerprint_);
   std::swap(fd_, other.fd_);
   std::swap(content_, other.content_);
@@ -148,8 +149,19 @@ Result<SessionJournal> SessionJournal::Open(const std::string& path, uint64_t fi
   Result<Content> content = Parse(std::as_bytes(std::span(bytes)), fingerprint);
   if (!content) return FailWith(std::move(content), path);
   journal.content_ = std::move(*content);
+  if (journal.content_.good_bytes < bytes.size()) {
+    journal.kept_damaged_ = NameForDamaged(path);
+    DFIN_TRY_VOID(WriteFileAtomically(journal.kept_damaged_, std::as_bytes(std::span(bytes))));
+  }
   DFIN_TRY_VOID(journal.Reopen());
   return journal;
+}
+
+std::string SessionJournal::NameForDamaged(const std::string& path) {
+  std::string name = path + ".damaged";
+  std::error_code ignored;
+  for (int number = 2; std::filesystem::exists(name, ignored); ++number) name = Cat(path, ".damaged-", number);
+  return name;
 }
 
 std::vector<TokenId> SessionJournal::Tokens() const {

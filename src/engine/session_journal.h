@@ -4,10 +4,10 @@
 // A turn is a note of the caller's (how the answer was asked for), the prompt's tokens, the answer's, and those that
 // close it. Knows tokens, not text. It is tied to a model, not to an instruction set: state can be computed again from
 // it (engine/snapshot_files.h keeps the state). Entries carry checksums chained from the head (docs/FORMAT.md); reading
-// stops at the first that is not whole, and what follows is cut off. Tokens are handed to the system one by one, which
-// survives the end of the process; the beginning and end of a turn are flushed to the drive.
-// Move-only. Thread rule: engine thread only. Errors: kIo, kCorrupt (not such a file), kUnsupported (another model or
-// version).
+// stops at the first that is not whole; what follows is cut off, and the file as it was is kept beside it. Tokens are
+// handed to the system one by one, which survives the end of the process; the beginning and end of a turn are flushed
+// to the drive. Move-only. Thread rule: engine thread only. Errors: kIo, kCorrupt (not such a file), kUnsupported
+// (another model or version).
 #pragma once
 
 #include <cstdint>
@@ -43,6 +43,8 @@ class SessionJournal {
 
   // Reads the file, or makes it.
   static Result<SessionJournal> Open(const std::string& path, uint64_t fingerprint);
+  // A name beside `path` that no file has: where what is damaged is kept.
+  static std::string NameForDamaged(const std::string& path);
   // Of a file's bytes.
   static Result<Content> Parse(Bytes bytes, uint64_t fingerprint);
 
@@ -54,6 +56,8 @@ class SessionJournal {
   // Only the last one may be unfinished.
   const std::vector<SessionTurn>& turns() const { return content_.turns; }
   std::vector<TokenId> Tokens() const;  // all of them, in order
+  // Where the file is kept from which Open() had to cut something; "": it was whole.
+  const std::string& kept_damaged() const { return kept_damaged_; }
 
   Status BeginTurn(std::string note, std::vector<TokenId> prompt);
   Status AddAnswer(TokenId token);
@@ -71,7 +75,7 @@ class SessionJournal {
   Status Write(Kind kind, std::string_view payload, bool flush);
   Status Reopen();
 
-  std::string path_;
+  std::string path_, kept_damaged_;
   uint64_t fingerprint_ = 0;
   int fd_ = -1;
   Content content_;

@@ -229,8 +229,11 @@ TEST_F(RunSession, ADamagedJournalIsPutAsideAndSaid) {
 
 TEST_F(RunSession, AJournalThatWasCutInTheMiddleKeepsWhatIsWhole) {
   ASSERT_EQ(Ask(Prompts()[0]).exit_code, 0);
-  fs::resize_file(Folder() / "journal", fs::file_size(Folder() / "journal") - 120);
-  EXPECT_EQ(Ask(Prompts()[0]).out, Expected()[0]);  // an answer that lacks its end goes on
+  fs::resize_file(Folder() / "journal", fs::file_size(Folder() / "journal") - 121);
+  const auto cut = Ask(Prompts()[0]);
+  EXPECT_EQ(cut.out, Expected()[0]);  // an answer that lacks its end goes on
+  EXPECT_NE(cut.err.find("cut short"), std::string::npos) << cut.err;
+  EXPECT_TRUE(fs::exists(Folder() / "journal.damaged"));
   EXPECT_EQ(Ask(Prompts()[1]).out, Expected()[1]);
 }
 

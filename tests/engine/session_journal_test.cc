@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "support/test_data.h"
 
@@ -50,6 +51,23 @@ TEST_F(Journal, HoldsWhatWasAppended) {
   EXPECT_TRUE(journal.turns()[0].finished);
   EXPECT_FALSE(journal.turns()[1].finished);
   EXPECT_EQ(journal.Tokens(), (std::vector<TokenId>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+TEST_F(Journal, DamagedAnywhereNothingOfItIsLost) {
+  Write();
+  const std::string whole = ReadBytes(Path());
+  EXPECT_EQ(Open().kept_damaged(), "");
+  std::set<std::string> names;
+  for (size_t at = 24; at < whole.size(); at += 7) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x20);
+    std::ofstream(Path(), std::ios::binary | std::ios::trunc) << damaged;
+    const SessionJournal journal = Open();
+    ASSERT_NE(journal.kept_damaged(), "") << at;
+    EXPECT_EQ(ReadBytes(journal.kept_damaged()), damaged) << at;
+    EXPECT_TRUE(names.insert(journal.kept_damaged()).second) << "over an earlier one";
+    EXPECT_EQ(Open().kept_damaged(), "") << "what is left is whole";
+  }
 }
 
 TEST_F(Journal, CutAnywhereItHoldsABeginningAndGoesOn) {
