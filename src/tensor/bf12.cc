@@ -194,7 +194,7 @@ uint64_t Bf12Writer::Finish() {
   DFIN_CHECK(next_ == rows_, "fewer rows than the matrix has");
   const auto* row_at = reinterpret_cast<const uint32_t*>(out_);
   const uint64_t end = row_at[rows_] * uint64_t{kBf12RowAlignment};
-  std::memcpy(out_ + end, escapes_.data(), escapes_.size() * sizeof(uint32_t));
+  if (!escapes_.empty()) std::memcpy(out_ + end, escapes_.data(), escapes_.size() * sizeof(uint32_t));
   return end + escapes_.size() * sizeof(uint32_t);
 }
 
