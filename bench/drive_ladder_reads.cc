@@ -292,27 +292,43 @@ class PlainDisk {
     return {};
   }
 
+  // From the end of the first layer on, as the probe counts from when its queue was filled once; where only one layer
+  // fits into a turn, over all of it.
   Result<double> RecordRate() {
-    const int64_t start = clock_.NowNs();
-    uint64_t bytes = 0;
+    const int64_t turn_start = clock_.NowNs();
     const uint64_t layer_bytes = RecordBytes() * Experts();
-    while (bytes == 0 ||
-           (SecondsBetween(start, clock_.NowNs()) < options_.seconds && bytes + layer_bytes <= TurnBytes())) {
-      const uint64_t before = bytes;
-      for (uint64_t e = 0; e < Experts(); ++e) {
-        const auto span = spans_.Next(RecordBytes());
-        if (!span) break;
-        countdown_.Begin();
-        scheduler_->Read(
-            {&files_.file(span->file, true), span->offset, span->bytes, memory_.data() + e * RecordBytes()}, 0,
-            IoPriority::kDemand, 0, [this](const Status& status) { countdown_.End(status); });
-        bytes += span->bytes;
-      }
-      DFIN_TRY_VOID(countdown_.Wait());
-      if (bytes == before) break;
+    int64_t start = turn_start;
+    uint64_t bytes = 0, counted = 0;
+    while (counted == 0 ||
+           (SecondsBetween(turn_start, clock_.NowNs()) < options_.seconds && bytes + layer_bytes <= TurnBytes())) {
+      DFIN_TRY(const uint64_t layer, ReadLayer());
+      if (layer == 0) break;
+      const bool first = bytes == 0;
+      bytes += layer;
+      if (first && bytes + layer_bytes <= TurnBytes())
+        start = clock_.NowNs();
+      else
+        counted += layer;
     }
-    if (bytes == 0) return Fail(ErrorCode::kInvalidArgument, "the files are read through already");
-    return static_cast<double>(bytes) / SecondsBetween(start, clock_.NowNs());
+    if (counted == 0) return Fail(ErrorCode::kInvalidArgument, "a turn has no room for records, or all files are read");
+    return static_cast<double>(counted) / SecondsBetween(start, clock_.NowNs());
+  }
+
+  // Bytes of the records that were read: fewer than a layer's where the files end.
+  Result<uint64_t> ReadLayer() {
+    uint64_t bytes = 0;
+    countdown_.Begin();
+    for (uint64_t e = 0; e < Experts(); ++e) {
+      const auto span = spans_.Next(RecordBytes());
+      if (!span) break;
+      countdown_.Begin();
+      scheduler_->Read({&files_.file(span->file, true), span->offset, span->bytes, memory_.data() + e * RecordBytes()},
+                       0, IoPriority::kDemand, 0, [this](const Status& status) { countdown_.End(status); });
+      bytes += span->bytes;
+    }
+    countdown_.End({});
+    DFIN_TRY_VOID(countdown_.Wait());
+    return bytes;
   }
 
   const Options options_;

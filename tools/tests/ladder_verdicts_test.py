@@ -16,7 +16,7 @@ def read(percent, ahead=False, over=1.0, placement="striped", drives=4):
 
 def answer(seed, ids, percent=99.0, over=1.0, ahead=False, drives=4):
     return {"sum": 332e6, "drives": drives, "seed": seed, "ids": ids, "percent_of_limit": percent, "device_over_needed": over,
-            "ahead": ahead}
+            "ahead": ahead, "read_over_needed": over}
 
 
 def times(**results):
@@ -36,7 +36,11 @@ class Times(unittest.TestCase):
     def test_a_cell_with_read_ahead_needs_97_percent(self):
         self.assertEqual(times(reads=[read(97.0, ahead=True)]), [True])
         self.assertEqual(times(reads=[read(96.9, ahead=True)]), [False])
-        self.assertEqual(times(engine=[answer(1, [5], percent=96.9, ahead=True)]), [False])
+        self.assertEqual(times(engine=[answer(1, [5], percent=96.9, ahead=True)])[0], False)
+
+    def test_a_cell_with_read_ahead_may_not_read_more_than_a_hundredth_in_vain(self):
+        self.assertEqual(times(engine=[answer(1, [5], over=1.01, ahead=True)]), [True, True])
+        self.assertEqual(times(engine=[answer(1, [5], over=1.011, ahead=True)]), [True, False])
 
     def test_the_median_of_the_seeds_counts(self):
         self.assertEqual(times(reads=[read(80.0), read(96.0), read(97.0)]), [True])
