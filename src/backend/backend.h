@@ -54,6 +54,7 @@ class Backend {
   virtual void SituGlu(const SituGluArgs& args) = 0;
   virtual void ExpertMlp(const ExpertMlpArgs& args) = 0;
   virtual void CombineExperts(const CombineExpertsArgs& args) = 0;
+  virtual void AddExpert(const AddExpertArgs& args) = 0;
   virtual void Copy(const CopyArgs& args) = 0;
   virtual void Add(const AddArgs& args) = 0;
 

@@ -14,10 +14,14 @@ void CheckVector(const TensorView& weight, int64_t width) {
   DFIN_CHECK(IsWeightType(weight.dtype) && weight.shape.elements() == width, "vector must be BF16 or F32 [width]");
 }
 
-void CheckMatrix(const TensorView& weight, const ConstRows& x, const Rows& out) {
+void CheckWeight(const TensorView& weight, const ConstRows& x) {
   DFIN_CHECK((IsWeightType(weight.dtype) || weight.dtype == DType::kBf12) && weight.shape.rank() == 2,
              "weight must be BF16, BF12 or F32 [N, K]");
   DFIN_CHECK(weight.shape[1] == x.width, "weight's K differs from the width of x");
+}
+
+void CheckMatrix(const TensorView& weight, const ConstRows& x, const Rows& out) {
+  CheckWeight(weight, x);
   DFIN_CHECK(HasShape(out, x.rows, weight.shape[0]), "out must be [R, N]");
 }
 
@@ -44,7 +48,11 @@ void CheckArgs(const RmsNormArgs& args) {
 void CheckArgs(const LinearArgs& args) { CheckMatrix(args.weight, args.x, args.out); }
 
 void CheckArgs(const LinearGroupArgs& args) {
-  for (const LinearGroupArgs::Part& part : args.parts) CheckMatrix(part.weight, args.x, part.out);
+  for (const LinearGroupArgs::Part& part : args.parts) {
+    CheckWeight(part.weight, args.x);
+    DFIN_CHECK(part.first >= 0 && part.first + part.out.width <= part.weight.shape[0], "outputs outside the matrix");
+    DFIN_CHECK(HasShape(part.out, args.x.rows, part.out.width), "out must have R rows");
+  }
 }
 
 void CheckArgs(const ShortConvArgs& args) {
@@ -52,7 +60,9 @@ void CheckArgs(const ShortConvArgs& args) {
   DFIN_CHECK(args.kernel.dtype == DType::kF32 && (rank == 2 || (rank == 3 && args.kernel.shape[1] == 1)),
              "kernel must be F32 [C, taps] or [C, 1, taps]");
   DFIN_CHECK(args.kernel.shape[0] == args.x.width && ConvTaps(args.kernel) >= 1, "kernel must have C rows");
-  DFIN_CHECK(HasShape(args.tail, ConvTaps(args.kernel) - 1, args.x.width), "tail must be [taps - 1, C]");
+  DFIN_CHECK(HasShape(args.tail, ConvTaps(args.kernel) - 1, args.x.width) &&
+                 HasShape(args.next_tail, args.tail.rows, args.x.width),
+             "tails must be [taps - 1, C]");
   DFIN_CHECK(HasShape(args.out, args.x.rows, args.x.width), "out must be [R, C]");
 }
 
@@ -131,6 +141,15 @@ void CheckArgs(const CombineExpertsArgs& args) {
   DFIN_CHECK(HasShape(args.partial, args.out.rows * args.top_k, args.out.width), "partial must be [R * top_k, L]");
   DFIN_CHECK(args.weights.size() == slots && args.order.size() == slots, "weights and order must be [R * top_k]");
   for (const int32_t slot : args.order) DFIN_CHECK(slot >= 0 && slot < args.top_k, "slot outside 0 .. top_k - 1");
+}
+
+void CheckArgs(const AddExpertArgs& args) {
+  DFIN_CHECK(HasShape(args.partial, static_cast<int64_t>(args.routes.size()), args.out.width),
+             "partial must be [m, L]");
+  const auto slots = static_cast<size_t>(args.out.rows * args.top_k);
+  DFIN_CHECK(args.weights.size() == slots && args.order.size() == slots, "weights and order must be [R * top_k]");
+  for (const int32_t route : args.routes)
+    DFIN_CHECK(route >= 0 && static_cast<size_t>(route) < slots, "route outside 0 .. R * top_k - 1");
 }
 
 void CheckArgs(const CopyArgs& args) { DFIN_CHECK(HasShape(args.out, args.x.rows, args.x.width), "shapes differ"); }

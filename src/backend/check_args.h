@@ -23,6 +23,7 @@ void CheckArgs(const RouterArgs& args);
 void CheckArgs(const SituGluArgs& args);
 void CheckArgs(const ExpertMlpArgs& args);
 void CheckArgs(const CombineExpertsArgs& args);
+void CheckArgs(const AddExpertArgs& args);
 void CheckArgs(const CopyArgs& args);
 void CheckArgs(const AddArgs& args);
 

@@ -42,20 +42,23 @@ struct LinearArgs {
 
 // Several matrices applied to the same input: one fork-join, one pass over x.
 struct LinearGroupArgs {
+  // Of each matrix as many outputs as `out` is wide, from `first` on.
   struct Part {
     TensorView weight;  // [N_i, K] BF16, BF12 or F32
-    Rows out;           // [R, N_i]
+    Rows out;           // [R, up to N_i]
+    int64_t first = 0;
   };
   ConstRows x;  // [R, K]
   std::span<const Part> parts;
 };
 
 // Causal depthwise convolution with SiLU over one sequence: with s = tail followed by x,
-// out[t, c] = silu(sum_i s[t + i, c] * kernel[c, i]), i ascending; afterwards tail = the last taps - 1 rows of s.
+// out[t, c] = silu(sum_i s[t + i, c] * kernel[c, i]), i ascending; next_tail = the last taps - 1 rows of s.
 struct ShortConvArgs {
   ConstRows x;        // [R, C]
   TensorView kernel;  // [C, taps] or [C, 1, taps] F32; the last tap multiplies the current row
-  Rows tail;          // [taps - 1, C], in and out; zero before the first token
+  ConstRows tail;     // [taps - 1, C]; zero before the first token
+  Rows next_tail;     // the same shape; may be the same memory
   Rows out;           // [R, C]
 };
 
@@ -154,14 +157,25 @@ struct ExpertMlpArgs {
   std::span<const int32_t> out_rows;  // [m], all different
 };
 
-// Weighted sum of the routed experts of each row, in ascending expert index (Eq. 13):
-// out[r] = sum over j in order[r] of weights[r, j] * partial[r * top_k + j].
+// Weighted sum of the routed experts of each row, in ascending expert index (Eq. 13), in float32, every product and sum
+// rounded once: out[r] = sum over j in order[r] of weights[r, j] * partial[r * top_k + j].
 struct CombineExpertsArgs {
   ConstRows partial;               // [R * top_k, L]
   std::span<const float> weights;  // [R * top_k]
   std::span<const int32_t> order;  // [R * top_k]: per row the slots 0..top_k-1, sorted by ascending expert index
   int64_t top_k = 0;
   Rows out;                        // [R, L]
+};
+
+// One expert's part of the same sums, for rows that come to it after all lower experts of theirs: with row = route / top_k,
+// out[row] += weights[route] * partial[i], or out[row] = that for the first of a row's experts. The bits are CombineExperts'.
+struct AddExpertArgs {
+  ConstRows partial;                // [m, L]
+  std::span<const int32_t> routes;  // [m] = row * top_k + slot, of different rows
+  std::span<const float> weights;   // [R * top_k]
+  std::span<const int32_t> order;   // [R * top_k], as above
+  int64_t top_k = 0;
+  Rows out;                         // [R, L], in and out
 };
 
 // out = x, or out += x.

@@ -57,6 +57,9 @@ class TimedBackend final : public Backend {
   void CombineExperts(const CombineExpertsArgs& args) override {
     Time(TimedOperation::kOthers, [&] { backend_->CombineExperts(args); });
   }
+  void AddExpert(const AddExpertArgs& args) override {
+    Time(TimedOperation::kOthers, [&] { backend_->AddExpert(args); });
+  }
   void Copy(const CopyArgs& args) override {
     Time(TimedOperation::kOthers, [&] { backend_->Copy(args); });
   }

@@ -68,12 +68,20 @@ class Bf12View {
     DFIN_DCHECK(tensor.dtype == DType::kBf12, "tensor is not BF12");
   }
 
+  // The same matrix with Row(0) where Row(first) was.
+  Bf12View From(int64_t first) const {
+    Bf12View view = *this;
+    view.first_ = first;
+    return view;
+  }
+
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
   const uint32_t* row_at() const { return reinterpret_cast<const uint32_t*>(data_); }
   const uint32_t* escape_at() const { return row_at() + rows_ + 1; }
   uint64_t escapes() const { return escape_at()[rows_]; }
   Bf12Row Row(int64_t n) const {
+    n += first_;
     const uint32_t *at = row_at() + n, *escape = escape_at() + n;
     const auto* list = reinterpret_cast<const uint32_t*>(data_ + row_at()[rows_] * uint64_t{kBf12RowAlignment});
     return {data_ + at[0] * uint64_t{kBf12RowAlignment},
@@ -91,6 +99,7 @@ class Bf12View {
   const uint8_t* data_;
   int64_t rows_;
   int64_t columns_;
+  int64_t first_ = 0;
 };
 
 // Whether a row is smaller packed than whole, so that its size tells which it is: not with a few columns.

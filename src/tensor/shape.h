@@ -29,6 +29,12 @@ class Shape {
     DFIN_CHECK(rank_ < kMaxRank, "at most four dimensions");
     dims_[static_cast<size_t>(rank_++)] = dim;
   }
+  // With another first dimension.
+  Shape WithFirst(int64_t dim) const {
+    Shape shape = *this;
+    shape.dims_[0] = dim;
+    return shape;
+  }
   int64_t elements() const {
     int64_t n = 1;
     for (int i = 0; i < rank_; ++i) n *= dims_[static_cast<size_t>(i)];

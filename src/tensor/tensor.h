@@ -23,6 +23,16 @@ struct TensorView {
 
   bool empty() const { return data == nullptr; }
   int64_t bytes() const { return shape.elements() * ByteSize(dtype); }  // not of kBf12
+  // Entries [first, first + count) of the first dimension; not of kBf12, whose rows differ in size.
+  TensorView SliceFirst(int64_t first, int64_t count) const {
+    DFIN_DCHECK(dtype != DType::kBf12 && first >= 0 && first + count <= shape[0], "slice outside the tensor");
+    return {data + first * (bytes() / shape[0]), dtype, shape.WithFirst(count)};
+  }
+  // A vector of its elements [first, first + count).
+  TensorView Elements(int64_t first, int64_t count) const {
+    DFIN_DCHECK(dtype != DType::kBf12 && first >= 0 && first + count <= shape.elements(), "outside the tensor");
+    return {data + first * ByteSize(dtype), dtype, {count}};
+  }
   const float* f32() const {
     DFIN_DCHECK(dtype == DType::kF32, "tensor is not F32");
     return reinterpret_cast<const float*>(data);

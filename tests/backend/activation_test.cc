@@ -261,6 +261,31 @@ TEST_P(Activation, CombineExpertsSumsInTheGivenOrder) {
   ExpectRelative(out.values, expected.values, 6 * kUnit, 8);
 }
 
+TEST_P(Activation, ExpertsAddedOneByOneGiveTheBitsOfTheirSum) {
+  constexpr int64_t kRows = 5, kTopK = 3, kExperts = 7, kWidth = 53;
+  Random random(29);
+  const Activations partial(random, kRows * kTopK, kWidth);
+  std::vector<float> weights;
+  for (int64_t i = 0; i < kRows * kTopK; ++i)
+    weights.push_back((i % 2 == 0 ? 0.1f : -0.3f) * static_cast<float>(i + 1));
+  // Experts of each row, in the order of its slots, and its slots by ascending expert.
+  const std::vector<int32_t> experts = {6, 0, 3, 1, 2, 0, 5, 4, 6, 0, 6, 1, 3, 2, 4};
+  const std::vector<int32_t> order = {1, 2, 0, 2, 0, 1, 1, 0, 2, 0, 2, 1, 1, 0, 2};
+  Activations sum(kRows, kWidth), added(random, kRows, kWidth);
+  backend_->CombineExperts({partial.view(), weights, order, kTopK, sum.view()});
+  for (int32_t e = 0; e < kExperts; ++e) {
+    std::vector<int32_t> routes;
+    for (size_t i = 0; i < experts.size(); ++i)
+      if (experts[i] == e) routes.push_back(static_cast<int32_t>(i));
+    Activations own(static_cast<int64_t>(routes.size()), kWidth);
+    for (size_t i = 0; i < routes.size(); ++i)
+      std::copy_n(partial.view().row(routes[i]), kWidth, own.view().row(static_cast<int64_t>(i)));
+    backend_->AddExpert({own.view(), routes, weights, order, kTopK, added.view()});
+  }
+  added.values.back() = sum.values.back();  // behind the last row
+  EXPECT_TRUE(SameBits(added.values, sum.values));
+}
+
 TEST_P(Activation, EmbedCopyAndAddAreExact) {
   Random random(28);
   const Weight table = Weight::Bf16(random, {11, 37});

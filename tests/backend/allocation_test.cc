@@ -67,7 +67,7 @@ TEST_P(Allocation, SequenceAndExpertOperationsAllocateNothing) {
   const std::vector<float> weights(static_cast<size_t>(rows), 1.0f);
   const float* const page = cache.view().data;
   const PagedRows latents = {&page, 64, 0, rows, cache.width, cache.stride};
-  EXPECT_EQ(Count([&] { backend_->ShortConv({x.view(), kernel.view(), tail.view(), out.view()}); }), 0);
+  EXPECT_EQ(Count([&] { backend_->ShortConv({x.view(), kernel.view(), tail.view(), tail.view(), out.view()}); }), 0);
   EXPECT_EQ(Count([&] {
               backend_->Kda({x.view(), x.view(), x.view(), x.view(), beta.view(), a_log.view(), dt_bias.view(), -5,
                              heads, dim, state.values.data(), state.values.data(), out.view()});

@@ -156,7 +156,7 @@ TEST(ReferenceShortConv, MixesTheTailWithNewRows) {
   const std::vector<float> x = {-3, 0.5f};
   Activations out(2, 1);
   const TensorView taps = {reinterpret_cast<const std::byte*>(kernel.data()), DType::kF32, {1, 1, 3}};
-  MakeReference()->ShortConv({{x.data(), 2, 1}, taps, {tail.data(), 2, 1}, out.view()});
+  MakeReference()->ShortConv({{x.data(), 2, 1}, taps, {tail.data(), 2, 1}, {tail.data(), 2, 1}, out.view()});
   EXPECT_NEAR(out.values[0], 0, 1e-30);   // silu(10 + 200 - 3000)
   EXPECT_NEAR(out.values[1], 220, 1e-4);  // silu(20 - 300 + 500)
   EXPECT_EQ(tail, (std::vector<float>{-3, 0.5f}));
@@ -174,8 +174,9 @@ struct ConvOperands {
 TEST_P(SequenceInvariance, ShortConvMatchesTheReference) {
   const ConvOperands operands(Random(13), 6, 12288, 4);
   Activations out(6, 12288), expected(6, 12288), tail = operands.tail, expected_tail = operands.tail;
-  MakeCpu(GetParam(), 2)->ShortConv({operands.x.view(), operands.kernel.view(), tail.view(), out.view()});
-  MakeReference()->ShortConv({operands.x.view(), operands.kernel.view(), expected_tail.view(), expected.view()});
+  MakeCpu(GetParam(), 2)->ShortConv({operands.x.view(), operands.kernel.view(), tail.view(), tail.view(), out.view()});
+  MakeReference()->ShortConv(
+      {operands.x.view(), operands.kernel.view(), expected_tail.view(), expected_tail.view(), expected.view()});
   EXPECT_EQ(tail.values, expected_tail.values);
   // Four products of normal variates (magnitude below 4 * 25), 8 roundings, silu slope below 1.1.
   for (size_t i = 0; i < out.values.size(); ++i) ASSERT_NEAR(out.values[i], expected.values[i], 8 * kUnit * 100) << i;
@@ -185,12 +186,13 @@ TEST_P(SequenceInvariance, ShortConvSplitAtAnyPointHasTheSameBits) {
   for (const int64_t channels : {1, 33, 200}) {
     const ConvOperands operands(Random(14), 7, channels, 4);
     Activations whole(7, channels), whole_tail = operands.tail;
-    MakeCpu(GetParam())->ShortConv({operands.x.view(), operands.kernel.view(), whole_tail.view(), whole.view()});
+    MakeCpu(GetParam())
+        ->ShortConv({operands.x.view(), operands.kernel.view(), whole_tail.view(), whole_tail.view(), whole.view()});
     for (int64_t split = 0; split <= 7; ++split) {
       Activations out(7, channels), tail = operands.tail;
       const auto backend = MakeCpu(GetParam(), 1 + static_cast<int>(split) % 4);
       for (const auto& [first, count] : {std::pair{int64_t{0}, split}, std::pair{split, 7 - split}}) {
-        backend->ShortConv({operands.x.view().Slice(first, count), operands.kernel.view(), tail.view(),
+        backend->ShortConv({operands.x.view().Slice(first, count), operands.kernel.view(), tail.view(), tail.view(),
                             out.view().Slice(first, count)});
       }
       ASSERT_TRUE(SameBits(out.values, whole.values) && SameBits(tail.values, whole_tail.values))

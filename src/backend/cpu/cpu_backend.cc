@@ -163,6 +163,12 @@ class CpuBackend final : public Backend {
                       [&](int64_t begin, int64_t end, int) { kernels_.combine_experts(args, begin, end); });
   }
 
+  void AddExpert(const AddExpertArgs& args) override {
+    CheckArgs(args);
+    pool_.ParallelFor(args.partial.rows, 1,
+                      [&](int64_t begin, int64_t end, int) { kernels_.add_expert(args, begin, end); });
+  }
+
   void Copy(const CopyArgs& args) override {
     CheckArgs(args);
     ForRows(args.x.rows, [&](int64_t r) {
@@ -214,15 +220,27 @@ class CpuBackend final : public Backend {
         for (const LinearGroupArgs::Part& part : parts) {
           const int64_t n = part.out.width;
           if (begin < n && end > 0) {
-            const cpu::LinearTask task = {&part.weight, Input(), rows, part.out.Slice(first, rows)};
-            const auto linear = part.weight.dtype == DType::kBf12 ? kernels_.linear_bf12 : kernels_.linear;
-            linear(task, std::max<int64_t>(begin, 0), std::min(end, n), WorkerScratch(worker));
+            RunOutputs(part, {nullptr, Input(), rows, part.out.Slice(first, rows)}, std::max<int64_t>(begin, 0),
+                       std::min(end, n), WorkerScratch(worker));
           }
           begin -= n;
           end -= n;
         }
       });
     }
+  }
+
+  // Outputs [begin, end) of one part.
+  void RunOutputs(const LinearGroupArgs::Part& part, cpu::LinearTask task, int64_t begin, int64_t end,
+                  float* scratch) const {
+    if (part.weight.dtype == DType::kBf12) {
+      task.weight = &part.weight;
+      task.first = part.first;
+      return kernels_.linear_bf12(task, begin, end, scratch);
+    }
+    const TensorView weight = part.weight.SliceFirst(part.first, part.out.width);
+    task.weight = &weight;
+    kernels_.linear(task, begin, end, scratch);
   }
 
   // Rows [first, first + rows) of the call: gate and up with the activation in one fork-join, then w2.

@@ -34,6 +34,7 @@ struct LinearTask {
   const float* x = nullptr;            // rows * PadColumns(K) floats
   int64_t rows = 0;                    // <= kMatrixRows
   Rows out;                            // [rows, N]
+  int64_t first = 0;                   // linear_bf12: row of the matrix that is output 0
 };
 
 // The same for MXFP4, x prepared by `group_columns` for as many rows; row r goes to out.row(out_rows[r]), or to row r
@@ -69,6 +70,7 @@ struct CpuKernels {
   void (*gated_head_norm)(const GatedHeadNormArgs& args, int64_t begin, int64_t end);
   void (*router_select)(const RouterArgs& args, int64_t begin, int64_t end);  // args.scores hold x W^T
   void (*combine_experts)(const CombineExpertsArgs& args, int64_t begin, int64_t end);
+  void (*add_expert)(const AddExpertArgs& args, int64_t begin, int64_t end);  // routes [begin, end)
 
   // Elementwise over n consecutive values.
   void (*sigmoid_gate)(float* x, const float* gate, int64_t n);

@@ -36,8 +36,8 @@ HWY_INLINE void ConvChannels(const ShortConvArgs& args, int64_t c, int64_t n, fl
     }
     StoreSome(hn::Mul(sum, Sigmoid(sum)), args.out.row(t) + c, n);
   }
-  // Ascending, so a tail row is read before it is overwritten when fewer than taps - 1 rows came in.
-  for (int64_t i = 0; rows > 0 && i < taps - 1; ++i) StoreSome(LoadSome(seen(rows + i), n), args.tail.row(i) + c, n);
+  // Ascending, so that with one tail for both a row is read before it is overwritten.
+  for (int64_t i = 0; i < taps - 1; ++i) StoreSome(LoadSome(seen(rows + i), n), args.next_tail.row(i) + c, n);
 }
 
 void ShortConv(const ShortConvArgs& args, int64_t begin, int64_t end, float* scratch) {

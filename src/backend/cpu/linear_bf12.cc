@@ -253,7 +253,7 @@ struct Bf12Weights {
 };
 
 void LinearBf12(const LinearTask& task, int64_t begin, int64_t end, float* scratch) {
-  const Bf12View matrix(*task.weight);
+  const Bf12View matrix = Bf12View(*task.weight).From(task.first);
   switch (task.rows) {
     case 0:
       return;

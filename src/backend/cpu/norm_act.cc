@@ -64,6 +64,23 @@ void CombineExperts(const CombineExpertsArgs& args, int64_t begin, int64_t end) 
   }
 }
 
+void AddExpert(const AddExpertArgs& args, int64_t begin, int64_t end) {
+  const DF d;
+  const int64_t width = args.out.width;
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t route = args.routes[static_cast<size_t>(i)], row = route / args.top_k;
+    const bool is_first = args.order[static_cast<size_t>(row * args.top_k)] == route % args.top_k;
+    const VF weight = hn::Set(d, args.weights[static_cast<size_t>(route)]);
+    const float* partial = args.partial.row(i);
+    float* out = args.out.row(row);
+    for (int64_t c = 0; c < width; c += kLanes) {
+      const VF part = LoadSome(partial + c, width - c);
+      const VF sum = is_first ? hn::Mul(weight, part) : hn::MulAdd(weight, part, LoadSome(out + c, width - c));
+      StoreSome(sum, out + c, width - c);
+    }
+  }
+}
+
 void SigmoidGate(float* x, const float* gate, int64_t n) {
   for (int64_t c = 0; c < n; c += kLanes) {
     StoreSome(hn::Mul(LoadSome(x + c, n - c), Sigmoid(LoadSome(gate + c, n - c))), x + c, n - c);
@@ -95,6 +112,7 @@ void FillNormActTarget(CpuKernels& kernels) {
   kernels.rms_norm = RmsNorm;
   kernels.gated_head_norm = GatedHeadNorm;
   kernels.combine_experts = CombineExperts;
+  kernels.add_expert = AddExpert;
   kernels.sigmoid_gate = SigmoidGate;
   kernels.situ_glu = SituGlu;
   kernels.widen_bf16 = WidenBf16;

@@ -17,10 +17,10 @@ void ShortConv(const ShortConvArgs& args) {
       args.out.row(t)[c] = static_cast<float>(sum * Sigmoid(sum));
     }
   }
-  // Ascending, so a tail row is read before it is overwritten when fewer than taps - 1 rows came in.
-  for (int64_t i = 0; rows > 0 && i < taps - 1; ++i) {
+  // Ascending, so that with one tail for both a row is read before it is overwritten.
+  for (int64_t i = 0; i < taps - 1; ++i) {
     const float* from = seen(rows + i);
-    for (int64_t c = 0; c < args.x.width; ++c) args.tail.row(i)[c] = from[c];
+    for (int64_t c = 0; c < args.x.width; ++c) args.next_tail.row(i)[c] = from[c];
   }
 }
 

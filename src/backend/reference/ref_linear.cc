@@ -38,22 +38,23 @@ std::vector<uint16_t> Decode(const TensorView& weight) {
 
 }  // namespace
 
-void Linear(const LinearArgs& args) {
-  if (args.weight.dtype == DType::kBf12) {
-    const std::vector<uint16_t> values = Decode(args.weight);
-    Linear({{reinterpret_cast<const std::byte*>(values.data()), DType::kBF16, args.weight.shape}, args.x, args.out});
+void Linear(const TensorView& weight, const ConstRows& x, const Rows& out, int64_t first) {
+  if (weight.dtype == DType::kBf12) {
+    const std::vector<uint16_t> values = Decode(weight);
+    Linear({reinterpret_cast<const std::byte*>(values.data()), DType::kBF16, weight.shape}, x, out, first);
     return;
   }
-  const int64_t outputs = args.weight.shape[0], inner = args.weight.shape[1];
-  for (int64_t r = 0; r < args.x.rows; ++r) {
-    const float* x = args.x.row(r);
-    for (int64_t n = 0; n < outputs; ++n) {
+  const int64_t inner = weight.shape[1];
+  for (int64_t r = 0; r < x.rows; ++r) {
+    for (int64_t n = 0; n < out.width; ++n) {
       double sum = 0;
-      for (int64_t k = 0; k < inner; ++k) sum += WeightAt(args.weight, n * inner + k) * x[k];
-      args.out.row(r)[n] = static_cast<float>(sum);
+      for (int64_t k = 0; k < inner; ++k) sum += WeightAt(weight, (first + n) * inner + k) * x.row(r)[k];
+      out.row(r)[n] = static_cast<float>(sum);
     }
   }
 }
+
+void Linear(const LinearArgs& args) { Linear(args.weight, args.x, args.out, 0); }
 
 void SigmoidGate(const SigmoidGateArgs& args) {
   for (int64_t r = 0; r < args.x.rows; ++r) {

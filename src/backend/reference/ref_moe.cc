@@ -1,5 +1,6 @@
 // Router, ExpertMlp and CombineExperts (K3 report section 2.3, Eq. 11-13).
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -30,6 +31,11 @@ std::vector<double> MatrixVector(const Mxfp4View& w, const Input* x) {
     out[static_cast<size_t>(r)] = sum;
   }
   return out;
+}
+
+// A sum of experts after one more. In float32, since it may lie in memory between two experts.
+float Added(float weight, float part, float sum, bool is_first) {
+  return is_first ? weight * part : std::fma(weight, part, sum);
 }
 
 }  // namespace
@@ -73,13 +79,23 @@ void ExpertMlp(const ExpertMlpArgs& args) {
 void CombineExperts(const CombineExpertsArgs& args) {
   for (int64_t r = 0; r < args.out.rows; ++r) {
     for (int64_t c = 0; c < args.out.width; ++c) {
-      double sum = 0;
+      float sum = 0;
       for (int64_t i = 0; i < args.top_k; ++i) {
         const int64_t slot = r * args.top_k + args.order[static_cast<size_t>(r * args.top_k + i)];
-        sum += static_cast<double>(args.weights[static_cast<size_t>(slot)]) * args.partial.row(slot)[c];
+        sum = Added(args.weights[static_cast<size_t>(slot)], args.partial.row(slot)[c], sum, i == 0);
       }
-      args.out.row(r)[c] = static_cast<float>(sum);
+      args.out.row(r)[c] = sum;
     }
+  }
+}
+
+void AddExpert(const AddExpertArgs& args) {
+  for (size_t i = 0; i < args.routes.size(); ++i) {
+    const auto route = static_cast<size_t>(args.routes[i]), top_k = static_cast<size_t>(args.top_k);
+    const bool is_first = static_cast<size_t>(args.order[route / top_k * top_k]) == route % top_k;
+    float* out = args.out.row(static_cast<int64_t>(route / top_k));
+    const float* partial = args.partial.row(static_cast<int64_t>(i));
+    for (int64_t c = 0; c < args.out.width; ++c) out[c] = Added(args.weights[route], partial[c], out[c], is_first);
   }
 }
 

@@ -14,6 +14,8 @@ namespace deltafin::ref {
 void Embed(const EmbedArgs& args);
 void RmsNorm(const RmsNormArgs& args);
 void Linear(const LinearArgs& args);
+// Outputs [first, first + out.width) only.
+void Linear(const TensorView& weight, const ConstRows& x, const Rows& out, int64_t first);
 void ShortConv(const ShortConvArgs& args);
 void Kda(const KdaArgs& args);
 void GatedHeadNorm(const GatedHeadNormArgs& args);
@@ -24,6 +26,7 @@ void Router(const RouterArgs& args);
 void SituGlu(const SituGluArgs& args);
 void ExpertMlp(const ExpertMlpArgs& args);
 void CombineExperts(const CombineExpertsArgs& args);
+void AddExpert(const AddExpertArgs& args);
 void Copy(const CopyArgs& args);
 void Add(const AddArgs& args);
 

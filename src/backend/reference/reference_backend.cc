@@ -17,7 +17,7 @@ class ReferenceBackend final : public Backend {
   void Linear(const LinearArgs& args) override { CheckArgs(args), ref::Linear(args); }
   void LinearGroup(const LinearGroupArgs& args) override {
     CheckArgs(args);
-    for (const LinearGroupArgs::Part& part : args.parts) ref::Linear({part.weight, args.x, part.out});
+    for (const LinearGroupArgs::Part& part : args.parts) ref::Linear(part.weight, args.x, part.out, part.first);
   }
   void ShortConv(const ShortConvArgs& args) override { CheckArgs(args), ref::ShortConv(args); }
   void Kda(const KdaArgs& args) override { CheckArgs(args), ref::Kda(args); }
@@ -29,6 +29,7 @@ class ReferenceBackend final : public Backend {
   void SituGlu(const SituGluArgs& args) override { CheckArgs(args), ref::SituGlu(args); }
   void ExpertMlp(const ExpertMlpArgs& args) override { CheckArgs(args), ref::ExpertMlp(args); }
   void CombineExperts(const CombineExpertsArgs& args) override { CheckArgs(args), ref::CombineExperts(args); }
+  void AddExpert(const AddExpertArgs& args) override { CheckArgs(args), ref::AddExpert(args); }
   void Copy(const CopyArgs& args) override { CheckArgs(args), ref::Copy(args); }
   void Add(const AddArgs& args) override { CheckArgs(args), ref::Add(args); }
 
