@@ -35,6 +35,23 @@ void ExpertCache::State::Want(int32_t position) {
   if (slot(number).prefetch == ExpertSlot::Prefetch::kWarm) to_raise.push_back(slot(number).tag);
 }
 
+void ExpertCache::State::WantMore() {
+  while (wanted < experts.size() && (order == ExpertOrder::kArrival || wanted < delivered + Window()))
+    Want(static_cast<int32_t>(wanted++));
+}
+
+// Half of the slots that guesses leave, so that each can be read once more into another one after a drive hung.
+size_t ExpertCache::State::Window() const {
+  const int64_t room = (arena.slots() - static_cast<int64_t>(most_guesses)) / 2;
+  return static_cast<size_t>(std::clamp<int64_t>(room, 1, most_in_transit));
+}
+
+bool ExpertCache::State::NextIsReady() {
+  if (order == ExpertOrder::kArrival) return !arrived.empty();
+  const int32_t number = position_slot[delivered];
+  return number >= 0 && slot(number).phase == ExpertSlot::Phase::kReady;
+}
+
 void ExpertCache::State::StartReads() {
   for (;;) {
     int32_t number = -1;
@@ -158,7 +175,7 @@ void ExpertCache::State::LoseSlot(int32_t number, bool is_hung) {
 }
 
 ExpertCache::Ready ExpertCache::State::Deliver(ExpertCache* cache) {
-  const int32_t position = arrived.Pop();
+  const int32_t position = order == ExpertOrder::kArrival ? arrived.Pop() : static_cast<int32_t>(delivered);
   const int32_t number = position_slot[static_cast<size_t>(position)];
   slot(number).position = -1;
   ++slot(number).pins;
@@ -223,7 +240,8 @@ ExpertCache::~ExpertCache() {
   s.changed.wait(lock, [&] { return s.reading == 0 && s.hung == 0 && !s.pumping; });
 }
 
-void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts, std::span<const int32_t> rows) {
+void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts, std::span<const int32_t> rows,
+                        ExpertOrder order) {
   State& s = *state_;
   const IoTag tag = s.source.NewTag();
   if (s.usage != nullptr) s.usage->Add(layer, experts);
@@ -240,15 +258,21 @@ void ExpertCache::Begin(int32_t layer, std::span<const int32_t> experts, std::sp
     s.open = !experts.empty();
     s.layer = layer;
     s.experts.assign(experts.begin(), experts.end());
-    s.delivered = 0;
+    s.order = order;
+    s.wanted = s.delivered = 0;
     s.tag = tag;
     s.rows.assign(rows.begin(), rows.end());
     s.policy->Began(layer, rows.empty() ? static_cast<int64_t>(experts.size())
                                         : std::accumulate(rows.begin(), rows.end(), int64_t{0}));
-    for (size_t position = 0; position < experts.size(); ++position) s.Want(static_cast<int32_t>(position));
+    s.WantMore();
+    for (size_t later = s.wanted; later < experts.size(); ++later) {
+      const int32_t number = s.index.Find(s.KeyOf(static_cast<int32_t>(later)));
+      if (number >= 0) s.policy->Expected(number);
+    }
     s.JudgeGuesses();
   }
   for (const IoTag raised : s.to_raise) s.source.Raise(raised, IoPriority::kDemand);
+  s.to_raise.clear();
   for (const IoTag unwanted : s.to_cancel) s.source.Cancel(unwanted);
   s.StartReads();
 }
@@ -260,6 +284,15 @@ Result<ExpertCache::Ready> ExpertCache::Next(CancelToken cancel) {
     DFIN_CHECK(s.open, "Next() is called once for every expert of a batch");
     if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, "waiting for experts of layer ", s.layer, ": stopped");
     if (s.error) return Failure(*s.error);
+    s.WantMore();
+    if (!s.to_raise.empty()) {
+      const IoTag raised = s.to_raise.back();
+      s.to_raise.pop_back();
+      lock.unlock();
+      s.source.Raise(raised, IoPriority::kDemand);
+      lock.lock();
+      continue;
+    }
     int32_t started = -1;
     if (s.TakeSlotForNext(&started)) {
       lock.unlock();
@@ -267,7 +300,7 @@ Result<ExpertCache::Ready> ExpertCache::Next(CancelToken cancel) {
       lock.lock();
       continue;
     }
-    if (!s.arrived.empty()) return s.Deliver(this);
+    if (s.NextIsReady()) return s.Deliver(this);
     if (s.reading == 0 && s.hung > 0)
       return Fail(
           ErrorCode::kDeadline, "waiting for experts of layer ", s.layer, ": all ", s.hung,

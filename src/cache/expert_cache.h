@@ -46,6 +46,12 @@ class ExpertPin {
   int32_t slot_ = -1;
 };
 
+// In which order a batch hands out its experts.
+enum class ExpertOrder : uint8_t {
+  kArrival,    // as they come, what is in memory first
+  kAscending,  // as they were asked for; only the next few of them are held or on their way
+};
+
 struct ExpertCacheCounters {
   uint64_t hits = 0;    // wanted and already in memory (or on its way)
   uint64_t misses = 0;  // wanted and not yet in memory: read on demand unless the batch is given up
@@ -82,7 +88,8 @@ class ExpertCache {
   // when all of them were being read from a drive that hangs.
   static int64_t Floor(int64_t experts_per_token, bool copies = false) { return experts_per_token * (copies ? 2 : 1); }
   // What ExpertCacheOptions::most_in_transit should be: all that a step of one row asks for, so that its drives never
-  // wait for a slot. With half as many, four emulated drives read 94 % of their sum instead of 95 (docs/PERFORMANCE.md).
+  // wait for a slot. With half as many, four emulated drives read 94 % of their sum instead of 95
+  // (docs/PERFORMANCE.md).
   static int64_t Transit(int64_t experts_per_token) { return experts_per_token; }
   // Memory of one slot of `source`, rounded to whole 4 KiB.
   static uint64_t SlotBytes(const ExpertSource& source);
@@ -101,10 +108,11 @@ class ExpertCache {
   // as there are free slots start being read at once, the others as slots come free. Begin does not wait, so work that
   // needs no routed expert can run before the first Next(). A batch must be finished (Next() until done) or abandoned
   // (Abandon()) before the next.
-  void Begin(int32_t layer, std::span<const int32_t> experts, std::span<const int32_t> rows = {});
+  void Begin(int32_t layer, std::span<const int32_t> experts, std::span<const int32_t> rows = {},
+             ExpertOrder order = ExpertOrder::kArrival);
 
-  // The next expert of the batch that is ready, in order of arrival, and its position in `experts`. Waits when none is.
-  // Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all
+  // The next expert of the batch that is ready, in the batch's order, and its position in `experts`. Waits when none
+  // is. Exactly `experts.size()` calls succeed. The pin should die before the next call, or slots may run out: with all
   // slots pinned and none in flight Next() is a programmer error. kIo, kCorrupt, kDeadline (a drive hangs), kCancelled:
   // the batch must then be abandoned. A cancellation is noticed within 50 ms, also while a read hangs. Allocates
   // nothing unless it fails.

@@ -12,7 +12,8 @@ void ExpertCache::State::JudgeGuesses() {
       ++i;
       continue;
     }
-    const bool wanted = guess.position >= 0;
+    // Experts ascend; those that are not wanted yet have no position.
+    const bool wanted = guess.position >= 0 || std::binary_search(experts.begin(), experts.end(), guess.key.expert);
     const bool is_there = guess.phase == ExpertSlot::Phase::kReady;
     guess.prefetch = wanted ? ExpertSlot::Prefetch::kWanted : ExpertSlot::Prefetch::kUnwanted;
     if (is_there) {

@@ -31,8 +31,11 @@ struct ExpertSlot {
   Prefetch prefetch = Prefetch::kNo;
 };
 
-// All positions of the open batch that were not delivered are in exactly one place: `pending` (no slot yet), a reading
-// slot, or `arrived` (a ready slot). A slot with a position is never evicted, so a hit survives until it is delivered.
+// All positions of the open batch that are wanted and were not delivered are in exactly one place: `pending` (no slot
+// yet), a reading slot, or a ready slot (which `arrived` lists in order of arrival). A slot with a position is never
+// evicted, so a hit survives until it is delivered. Everything is wanted from the start when the batch takes experts as
+// they arrive. When it takes them ascending, only Window() of them are wanted at a time, so few that the next one in
+// order always finds a slot however many later ones are there already.
 // Guesses are never evicted either, but there are fewer of them than slots by at least two. Progress needs no more than
 // that: with nothing arrived and nothing being read, every other slot is either evictable or pinned.
 struct ExpertCache::State {
@@ -63,6 +66,9 @@ struct ExpertCache::State {
   int32_t RowsOf(int32_t position) const { return rows.empty() ? 1 : rows[static_cast<size_t>(position)]; }
   ExpertKey KeyOf(int32_t position) const { return {layer, experts[static_cast<size_t>(position)]}; }
   void Want(int32_t position);
+  void WantMore();
+  size_t Window() const;
+  bool NextIsReady();
   // Of the guesses for the layer of the open batch: which it wants, and which not.
   void JudgeGuesses();
   bool TakeSlotForGuess(ExpertKey key, int32_t* number);
@@ -121,6 +127,8 @@ struct ExpertCache::State {
   std::vector<int32_t> rows;            // that want each; empty: one each
   std::vector<int32_t> position_slot;   // [max_batch], -1 while pending
   std::vector<uint8_t> position_tries;  // [max_batch], reads started
+  ExpertOrder order = ExpertOrder::kArrival;
+  size_t wanted = 0;  // positions below it
   size_t delivered = 0;
   int64_t in_transit = 0;  // positions that took a slot and were not delivered
   FixedQueue pending;

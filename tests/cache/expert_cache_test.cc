@@ -129,6 +129,63 @@ TEST_F(ExpertCacheTest, TheMissesOfABatchDoNotEvictItsOwnHits) {
   EXPECT_EQ(source_->fetches(), 9);
 }
 
+// Takes a batch in ascending order.
+class AscendingBatch : public ExpertCacheTest {
+ protected:
+  void RunAscending(int32_t layer, const std::vector<int32_t>& experts) {
+    cache_->Begin(layer, experts, {}, ExpertOrder::kAscending);
+    for (size_t i = 0; i < experts.size(); ++i) {
+      const Result<ExpertCache::Ready> ready = cache_->Next({});
+      ASSERT_TRUE(ready) << ready.error().message();
+      ASSERT_EQ(ready->position, static_cast<int32_t>(i));
+      ASSERT_TRUE(source_->Holds(ready->pin.weights(), {layer, experts[i]}));
+    }
+  }
+};
+
+TEST_F(AscendingBatch, ComesInOrderWhateverArrivesFirst) {
+  for (const int64_t slots : {1, 2, 3, 4, 9, 40}) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      Make(slots, {.seed = seed, .max_delay_us = 200});
+      RunAscending(0, Range(0, 40));
+      RunAscending(1, Range(5, 30));
+      RunAscending(0, Range(0, 40));
+      EXPECT_GE(source_->fetches(), 70);
+      EXPECT_LE(source_->fetches(), 110);
+    }
+  }
+}
+
+TEST_F(AscendingBatch, IsServedWhereHitsThatComeLaterFillTheCache) {
+  Make(4);
+  Run(0, {40, 41, 42, 43});
+  RunAscending(0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 40, 41, 42, 43});
+  for (int32_t e = 1; e < 10; ++e) EXPECT_EQ(source_->fetches({0, e}), 1) << e;
+}
+
+TEST_F(AscendingBatch, ReadsEachExpertOnceFromAnEmptyCache) {
+  Make(6);
+  RunAscending(0, Range(0, 60));
+  EXPECT_EQ(source_->fetches(), 60);
+  EXPECT_EQ(cache_->counters().demand_bytes, 60 * source_->record_bytes());
+}
+
+TEST_F(AscendingBatch, StopsAtAFailedReadAndTheNextBatchRuns) {
+  Make(3);
+  source_->Fail({0, 7}, Error(ErrorCode::kIo, "drive gone"));
+  cache_->Begin(0, Range(0, 20), {}, ExpertOrder::kAscending);
+  size_t delivered = 0;
+  Result<ExpertCache::Ready> ready = cache_->Next({});
+  for (; ready; ready = cache_->Next({})) {
+    EXPECT_EQ(ready->position, static_cast<int32_t>(delivered++));
+    *ready = {};
+  }
+  EXPECT_EQ(ready.error().code(), ErrorCode::kIo);
+  EXPECT_LE(delivered, 7u);
+  cache_->Abandon();
+  RunAscending(1, Range(0, 20));
+}
+
 TEST_F(ExpertCacheTest, ADyingPinStartsTheNextRead) {
   Make(1);
   source_->Hold();
