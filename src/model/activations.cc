@@ -19,6 +19,8 @@ class Carver {
     return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
   }
   Rows TakeRows(int64_t rows, int64_t width) { return {Take<float>(rows * width), rows, width}; }
+  // Room for so many values, of which [rows, width] are used.
+  Rows TakeRows(int64_t values, int64_t rows, int64_t width) { return {Take<float>(values), rows, width}; }
   uint64_t offset() const { return offset_; }
 
  private:
@@ -28,6 +30,16 @@ class Carver {
 
 int64_t BlockCount(const ModelSpec& spec) {
   return std::count_if(spec.layers.begin(), spec.layers.end(), [](const LayerSpec& l) { return l.opens_block; });
+}
+
+// How many of `heads` heads a step of `rows` rows holds at a time.
+int64_t HeadsAtOnce(int64_t heads, int64_t rows) {
+  return std::clamp<int64_t>(heads * Activations::kRowsAtOnce / rows, 1, heads);
+}
+
+// Values for so many heads: never fewer for more rows, so that a buffer for the longest step is large enough for all.
+int64_t HeadValues(int64_t heads, int64_t rows, int64_t width) {
+  return std::max(std::min(rows, Activations::kRowsAtOnce) * heads, rows) * width;
 }
 
 }  // namespace
@@ -48,29 +60,37 @@ uint64_t Activations::Layout(const ModelSpec& s, int64_t rows, std::byte* base) 
   lookahead.expert_weights = {common.Take<float>(few_routes), static_cast<size_t>(few_routes)};
 
   Carver c_kda(base, common.offset());
-  for (Rows* r : {&kda.q_proj, &kda.k_proj, &kda.v_proj, &kda.q, &kda.k, &kda.v, &kda.decay, &kda.gate, &kda.out})
-    *r = c_kda.TakeRows(rows, s.kda_width());
+  kda.heads = HeadsAtOnce(s.kda_heads, rows);
+  const int64_t kda_values = HeadValues(s.kda_heads, rows, s.kda_head_dim);
+  for (Rows* r : {&kda.q_proj, &kda.k_proj, &kda.v_proj, &kda.q, &kda.k, &kda.v, &kda.decay, &kda.gate})
+    *r = c_kda.TakeRows(kda_values, rows, kda.heads * s.kda_head_dim);
+  kda.out = c_kda.TakeRows(rows, s.kda_width());
   kda.f_a = c_kda.TakeRows(rows, s.kda_head_dim);
   kda.beta = c_kda.TakeRows(rows, s.kda_heads);
 
   Carver c_mla(base, common.offset());
   mla.q_a = c_mla.TakeRows(rows, s.q_lora_rank);
-  mla.q = c_mla.TakeRows(rows, s.q_width());
+  mla.heads = HeadsAtOnce(s.mla_heads, rows);
+  const int64_t query = s.qk_nope_head_dim + s.qk_rope_head_dim;
+  mla.q = c_mla.TakeRows(HeadValues(s.mla_heads, rows, query), rows, mla.heads * query);
   mla.kv_a = c_mla.TakeRows(rows, s.latent_width());
-  mla.gate = c_mla.TakeRows(rows, s.mla_out_width());
+  mla.gate = c_mla.TakeRows(HeadValues(s.mla_heads, rows, s.v_head_dim), rows, mla.heads * s.v_head_dim);
   mla.out = c_mla.TakeRows(rows, s.mla_out_width());
 
+  const int64_t at_once = std::min(rows, kRowsAtOnce);
   Carver c_dense(base, common.offset());
-  dense.gate = c_dense.TakeRows(rows, s.intermediate_size);
-  dense.up = c_dense.TakeRows(rows, s.intermediate_size);
+  dense.gate = c_dense.TakeRows(at_once, s.intermediate_size);
+  dense.up = c_dense.TakeRows(at_once, s.intermediate_size);
 
   Carver c_moe(base, common.offset());
   const int64_t routes = rows * s.num_experts_per_token;
   moe.scores = c_moe.TakeRows(rows, s.num_experts);
   moe.latent = c_moe.TakeRows(rows, s.routed_expert_hidden_size);
-  moe.shared_gate = c_moe.TakeRows(rows, s.shared_width());
-  moe.shared_up = c_moe.TakeRows(rows, s.shared_width());
-  moe.partial = c_moe.TakeRows(routes, s.routed_expert_hidden_size);
+  moe.shared_gate = c_moe.TakeRows(at_once, s.shared_width());
+  moe.shared_up = c_moe.TakeRows(at_once, s.shared_width());
+  const int64_t partials = std::max(at_once * s.num_experts_per_token, rows);
+  moe.partial = c_moe.TakeRows(partials * s.routed_expert_hidden_size, rows <= kRowsAtOnce ? routes : rows,
+                               s.routed_expert_hidden_size);
   moe.mixed = c_moe.TakeRows(rows, s.routed_expert_hidden_size);
   moe.up = c_moe.TakeRows(rows, s.hidden_size);
   moe.expert_ids = {c_moe.Take<int32_t>(routes), static_cast<size_t>(routes)};

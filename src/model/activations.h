@@ -1,7 +1,10 @@
 // Activations: every buffer of a step, with its shape, taken once for a largest number of rows.
 //
 // R rows of this step. Three groups share one block of memory, because they are never alive together: attention (KDA or
-// MLA), dense feed-forward, mixture of experts. Not thread-safe: engine thread only.
+// MLA), dense feed-forward, mixture of experts. What a row needs inside of them is large, so steps of more than
+// kRowsAtOnce rows, long prompts, hold it for fewer heads, rows or experts at a time: attention goes through a few
+// heads after the other for all rows, dense feed-forward through kRowsAtOnce rows after the other, and experts are
+// added as they come. Not thread-safe: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +23,8 @@ class Activations {
   static uint64_t Bytes(const ModelSpec& spec, int64_t max_rows);
   static Result<Activations> Create(const ModelSpec& spec, int64_t max_rows);
 
+  static constexpr int64_t kRowsAtOnce = 512;
+
   int64_t max_rows() const { return max_rows_; }
 
   // Makes every view below `rows` rows long and empties the stack.
@@ -33,26 +38,29 @@ class Activations {
   Rows x;           // [R, H] normalised input of the sublayer
   Rows y;           // [R, H] output of the sublayer
 
+  // Widths for all h heads; kda.heads (mla.heads) of them at a time are in the wide ones but `out`.
   struct {
-    Rows q_proj, k_proj, v_proj;  // [R, W] projections
-    Rows q, k, v;                 // [R, W] after the short convolution
+    int64_t heads = 0;
+    Rows q_proj, k_proj, v_proj;  // [R, heads * d] projections
+    Rows q, k, v;                 // [R, heads * d] after the short convolution
     Rows f_a;                     // [R, d]
-    Rows decay;                   // [R, W] raw
+    Rows decay;                   // [R, heads * d] raw
     Rows beta;                    // [R, h] raw
-    Rows gate;                    // [R, W]
+    Rows gate;                    // [R, heads * d]
     Rows out;                     // [R, W]
   } kda;
 
   struct {
+    int64_t heads = 0;
     Rows q_a;   // [R, q_lora_rank]
-    Rows q;     // [R, h * (nope + rope)]
+    Rows q;     // [R, heads * (nope + rope)]
     Rows kv_a;  // [R, kv_lora_rank + rope]
-    Rows gate;  // [R, h * v]
+    Rows gate;  // [R, heads * v]
     Rows out;   // [R, h * v]
   } mla;
 
   struct {
-    Rows gate, up;  // [R, intermediate_size]
+    Rows gate, up;  // [R or kRowsAtOnce, intermediate_size]
   } dense;
 
   // For asking the next layer's router early (model/expert_lookahead.h); only for steps of at most kLookaheadRows.
@@ -65,10 +73,11 @@ class Activations {
   } lookahead;
 
   struct {
-    Rows scores;                      // [R, E]
-    Rows latent;                      // [R, L]
-    Rows shared_gate, shared_up;      // [R, shared_width]
-    Rows partial;                     // [R * top_k, L] one row per routed expert of a token
+    Rows scores;                  // [R, E]
+    Rows latent;                  // [R, L]
+    Rows shared_gate, shared_up;  // [R or kRowsAtOnce, shared_width]
+    // [R * top_k, L] one row per routed expert of a token; with more than kRowsAtOnce rows [R, L], those of one expert
+    Rows partial;
     Rows mixed;                       // [R, L]
     Rows up;                          // [R, H]
     std::span<int32_t> expert_ids;    // [R * top_k] descending by biased score

@@ -34,39 +34,66 @@ void MixResiduals(Model& m, const TensorView& proj, const TensorView& norm) {
   MixResiduals(m.backend, m.a, proj, norm, m.spec.rms_norm_eps, m.a.x);
 }
 
+// Heads that attention takes in one go: [first, first + count).
+struct Heads {
+  int64_t first = 0, count = 0;
+};
+
+// One sequence's rows through some heads, from their projections to kda.out.
+void KdaSegment(Model& m, const LayerSpec& layer, const KdaWeights& w, const Segment& s, const Heads& h) {
+  auto& t = m.a.kda;
+  const int64_t d = m.spec.kda_head_dim, first = h.first * d, width = h.count * d;
+  const SequenceState::KdaLayer state = s.state->NextKda(layer.kda_index);
+  const auto of = [&](const Rows& rows) { return rows.Slice(s.first_row, s.rows).Columns(0, width); };
+  const auto convolve = [&](const Rows& x, const TensorView& kernel, const SequenceState::KdaLayer::Tail& tail,
+                            const Rows& out) {
+    m.backend.ShortConv({.x = of(x),
+                         .kernel = kernel.SliceFirst(first, width),
+                         .tail = tail.before.Columns(first, width),
+                         .next_tail = tail.after.Columns(first, width),
+                         .out = of(out)});
+  };
+  convolve(t.q_proj, w.q_conv1d, state.q_tail, t.q);
+  convolve(t.k_proj, w.k_conv1d, state.k_tail, t.k);
+  convolve(t.v_proj, w.v_conv1d, state.v_tail, t.v);
+  m.backend.Kda({.q = of(t.q),
+                 .k = of(t.k),
+                 .v = of(t.v),
+                 .raw_decay = of(t.decay),
+                 .raw_beta = t.beta.Slice(s.first_row, s.rows).Columns(h.first, h.count),
+                 .a_log = w.A_log.Elements(h.first, h.count),
+                 .dt_bias = w.dt_bias.Elements(first, width),
+                 .lower_bound = m.spec.gate_lower_bound,
+                 .heads = h.count,
+                 .head_dim = d,
+                 .before = state.s_before + first * d,
+                 .after = state.s_after + first * d,
+                 .out = t.out.Slice(s.first_row, s.rows).Columns(first, width)});
+}
+
 // Section 2.1.1, Eq. 1-6: x -> y.
 void KimiDeltaAttention(Model& m, const LayerSpec& layer, const KdaWeights& w, const StepBatch& batch) {
   auto& t = m.a.kda;
-  const LinearGroupArgs::Part projections[] = {{w.q_proj, t.q_proj}, {w.k_proj, t.k_proj}, {w.v_proj, t.v_proj},
-                                               {w.f_a_proj, t.f_a},  {w.b_proj, t.beta},   {w.g_proj, t.gate}};
-  m.backend.LinearGroup({.x = m.a.x, .parts = projections});
-  m.backend.Linear({.weight = w.f_b_proj, .x = t.f_a, .out = t.decay});
-  for (const Segment& s : batch.segments) {
-    const SequenceState::KdaLayer state = s.state->NextKda(layer.kda_index);
-    const auto of = [&](const Rows& rows) { return rows.Slice(s.first_row, s.rows); };
-    m.backend.ShortConv({.x = of(t.q_proj), .kernel = w.q_conv1d, .tail = state.q_tail, .out = of(t.q)});
-    m.backend.ShortConv({.x = of(t.k_proj), .kernel = w.k_conv1d, .tail = state.k_tail, .out = of(t.k)});
-    m.backend.ShortConv({.x = of(t.v_proj), .kernel = w.v_conv1d, .tail = state.v_tail, .out = of(t.v)});
-    m.backend.Kda({.q = of(t.q),
-                   .k = of(t.k),
-                   .v = of(t.v),
-                   .raw_decay = of(t.decay),
-                   .raw_beta = of(t.beta),
-                   .a_log = w.A_log,
-                   .dt_bias = w.dt_bias,
-                   .lower_bound = m.spec.gate_lower_bound,
-                   .heads = m.spec.kda_heads,
-                   .head_dim = m.spec.kda_head_dim,
-                   .before = state.s_before,
-                   .after = state.s_after,
-                   .out = of(t.out)});
+  const int64_t d = m.spec.kda_head_dim;
+  for (Heads h; h.first < m.spec.kda_heads; h.first += h.count) {
+    h.count = std::min(t.heads, m.spec.kda_heads - h.first);
+    const int64_t first = h.first * d, width = h.count * d;
+    const auto of = [&](const Rows& rows) { return rows.Columns(0, width); };
+    const LinearGroupArgs::Part projections[] = {{w.q_proj, of(t.q_proj), first},
+                                                 {w.k_proj, of(t.k_proj), first},
+                                                 {w.v_proj, of(t.v_proj), first},
+                                                 {w.g_proj, of(t.gate), first},
+                                                 {w.f_a_proj, t.f_a},
+                                                 {w.b_proj, t.beta}};
+    // The last two are of all heads.
+    m.backend.LinearGroup({.x = m.a.x, .parts = std::span(projections).first(h.first == 0 ? 6 : 4)});
+    const LinearGroupArgs::Part decay = {w.f_b_proj, of(t.decay), first};
+    m.backend.LinearGroup({.x = t.f_a, .parts = {&decay, 1}});
+    for (const Segment& s : batch.segments) KdaSegment(m, layer, w, s, h);
+    const Rows out = t.out.Columns(first, width);
+    m.backend.GatedHeadNorm(
+        {.x = out, .gate = of(t.gate), .weight = w.o_norm, .eps = m.spec.rms_norm_eps, .heads = h.count, .out = out});
   }
-  m.backend.GatedHeadNorm({.x = t.out,
-                           .gate = t.gate,
-                           .weight = w.o_norm,
-                           .eps = m.spec.rms_norm_eps,
-                           .heads = m.spec.kda_heads,
-                           .out = t.out});
   m.backend.Linear({.weight = w.o_proj, .x = t.out, .out = m.a.y});
 }
 
@@ -89,34 +116,53 @@ void KeepLatents(Model& m, const LayerSpec& layer, const MlaWeights& w, const Se
 void GatedMla(Model& m, const LayerSpec& layer, const MlaWeights& w, const StepBatch& batch) {
   const ModelSpec& spec = m.spec;
   auto& t = m.a.mla;
-  const LinearGroupArgs::Part projections[] = {{w.q_a_proj, t.q_a}, {w.kv_a_proj_with_mqa, t.kv_a}, {w.g_proj, t.gate}};
-  m.backend.LinearGroup({.x = m.a.x, .parts = projections});
-  m.backend.RmsNorm({.x = t.q_a, .weight = w.q_a_layernorm, .eps = kLowRankNormEps, .out = t.q_a});
-  m.backend.Linear({.weight = w.q_b_proj, .x = t.q_a, .out = t.q});
-  for (const Segment& s : batch.segments) {
-    KeepLatents(m, layer, w, s);
-    m.backend.MlaAttend({.q = t.q.Slice(s.first_row, s.rows),
-                         .kv_b_proj = w.kv_b_proj,
-                         .cache = s.state->MlaView(layer.mla_index, s.rows),
-                         .first_position = s.state->length(),
-                         .heads = spec.mla_heads,
-                         .nope = spec.qk_nope_head_dim,
-                         .rope = spec.qk_rope_head_dim,
-                         .v_dim = spec.v_head_dim,
-                         .latent = spec.kv_lora_rank,
-                         .out = t.out.Slice(s.first_row, s.rows)});
+  const int64_t query = spec.qk_nope_head_dim + spec.qk_rope_head_dim, value = spec.v_head_dim;
+  for (Heads h; h.first < spec.mla_heads; h.first += h.count) {
+    h.count = std::min(t.heads, spec.mla_heads - h.first);
+    const Rows q = t.q.Columns(0, h.count * query), gate = t.gate.Columns(0, h.count * value);
+    const Rows out = t.out.Columns(h.first * value, h.count * value);
+    const LinearGroupArgs::Part projections[] = {
+        {w.g_proj, gate, h.first * value}, {w.q_a_proj, t.q_a}, {w.kv_a_proj_with_mqa, t.kv_a}};
+    // The last two are of all heads.
+    m.backend.LinearGroup({.x = m.a.x, .parts = std::span(projections).first(h.first == 0 ? 3 : 1)});
+    if (h.first == 0) {
+      m.backend.RmsNorm({.x = t.q_a, .weight = w.q_a_layernorm, .eps = kLowRankNormEps, .out = t.q_a});
+      for (const Segment& s : batch.segments) KeepLatents(m, layer, w, s);
+    }
+    const LinearGroupArgs::Part queries = {w.q_b_proj, q, h.first * query};
+    m.backend.LinearGroup({.x = t.q_a, .parts = {&queries, 1}});
+    const int64_t keys_and_values = spec.qk_nope_head_dim + value;
+    for (const Segment& s : batch.segments) {
+      m.backend.MlaAttend({.q = q.Slice(s.first_row, s.rows),
+                           .kv_b_proj = w.kv_b_proj.SliceFirst(h.first * keys_and_values, h.count * keys_and_values),
+                           .cache = s.state->MlaView(layer.mla_index, s.rows),
+                           .first_position = s.state->length(),
+                           .heads = h.count,
+                           .nope = spec.qk_nope_head_dim,
+                           .rope = spec.qk_rope_head_dim,
+                           .v_dim = value,
+                           .latent = spec.kv_lora_rank,
+                           .out = out.Slice(s.first_row, s.rows)});
+    }
+    m.backend.SigmoidGate({.x = out, .gate = gate});
   }
-  m.backend.SigmoidGate({.x = t.out, .gate = t.gate});
   m.backend.Linear({.weight = w.o_proj, .x = t.out, .out = m.a.y});
 }
 
-// SiTU-GLU, Eq. 12: x -> y through a hidden layer that is held in gate and up.
+// SiTU-GLU, Eq. 12: x -> y through a hidden layer that is held in gate and up, for as many rows at a time as they have.
 void Mlp(Model& m, const MlpWeights& w, const Rows& gate, const Rows& up) {
-  const LinearGroupArgs::Part projections[] = {{w.gate_proj, gate}, {w.up_proj, up}};
-  m.backend.LinearGroup({.x = m.a.x, .parts = projections});
-  m.backend.SituGlu(
-      {.gate = gate, .up = up, .beta = m.spec.situ_beta, .linear_beta = m.spec.situ_linear_beta, .out = gate});
-  m.backend.Linear({.weight = w.down_proj, .x = gate, .out = m.a.y});
+  for (int64_t first = 0; first < m.a.x.rows; first += gate.rows) {
+    const int64_t rows = std::min(gate.rows, m.a.x.rows - first);
+    const Rows hidden = gate.Slice(0, rows), linear = up.Slice(0, rows);
+    const LinearGroupArgs::Part projections[] = {{w.gate_proj, hidden}, {w.up_proj, linear}};
+    m.backend.LinearGroup({.x = m.a.x.Slice(first, rows), .parts = projections});
+    m.backend.SituGlu({.gate = hidden,
+                       .up = linear,
+                       .beta = m.spec.situ_beta,
+                       .linear_beta = m.spec.situ_linear_beta,
+                       .out = hidden});
+    m.backend.Linear({.weight = w.down_proj, .x = hidden, .out = m.a.y.Slice(first, rows)});
+  }
 }
 
 // Section 2.3, Eq. 11 and 13: x -> y. The router runs first, so that the experts are being read while the projection

@@ -1,6 +1,7 @@
 #include "model/routed_experts.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace deltafin {
 
@@ -14,6 +15,12 @@ RoutedExperts::RoutedExperts(const ModelSpec& spec, Backend& backend, ExpertCach
   partial_row_.resize(routes);
   order_.resize(routes);
   per_expert_.resize(static_cast<size_t>(spec.num_experts));
+  row_numbers_.resize(static_cast<size_t>(max_rows));
+  std::iota(row_numbers_.begin(), row_numbers_.end(), 0);
+}
+
+bool RoutedExperts::AddsAtOnce() const {
+  return routes_ > static_cast<size_t>(Activations::kRowsAtOnce * spec_.num_experts_per_token);
 }
 
 void RoutedExperts::Start(int32_t layer, std::span<const int32_t> expert_ids) {
@@ -50,7 +57,30 @@ void RoutedExperts::Start(int32_t layer, std::span<const int32_t> expert_ids) {
     });
   }
   distinct_total_ += distinct_.size();
-  cache_.Begin(layer, distinct_, rows_of_);
+  cache_.Begin(layer, distinct_, rows_of_, AddsAtOnce() ? ExpertOrder::kAscending : ExpertOrder::kArrival);
+}
+
+// Distinct expert `i` on its rows.
+void RoutedExperts::RunExpert(Activations& a, const ExpertWeights& w, size_t i) {
+  const auto begin = static_cast<size_t>(first_[i]);
+  const auto count = static_cast<size_t>(first_[i + 1]) - begin;
+  const std::span<const int32_t> routes = std::span(partial_row_).subspan(begin, count);
+  backend_.ExpertMlp({.w1 = w.w1,
+                      .w3 = w.w3,
+                      .w2 = w.w2,
+                      .beta = spec_.situ_beta,
+                      .linear_beta = spec_.situ_linear_beta,
+                      .x = a.moe.latent,
+                      .x_rows = std::span(token_row_).subspan(begin, count),
+                      .out = a.moe.partial,
+                      .out_rows = AddsAtOnce() ? std::span<const int32_t>(row_numbers_).first(count) : routes});
+  if (!AddsAtOnce()) return;
+  backend_.AddExpert({.partial = a.moe.partial.Slice(0, static_cast<int64_t>(count)),
+                      .routes = routes,
+                      .weights = a.moe.expert_weights,
+                      .order = std::span(order_).first(routes_),
+                      .top_k = spec_.num_experts_per_token,
+                      .out = a.moe.mixed});
 }
 
 Status RoutedExperts::Finish(Activations& a, CancelToken cancel) {
@@ -60,20 +90,9 @@ Status RoutedExperts::Finish(Activations& a, CancelToken cancel) {
       cache_.Abandon();
       return Failure(std::move(ready.error()));
     }
-    const auto i = static_cast<size_t>(ready->position);
-    const auto begin = static_cast<size_t>(first_[i]);
-    const auto count = static_cast<size_t>(first_[i + 1]) - begin;
-    const ExpertWeights& w = ready->pin.weights();
-    backend_.ExpertMlp({.w1 = w.w1,
-                        .w3 = w.w3,
-                        .w2 = w.w2,
-                        .beta = spec_.situ_beta,
-                        .linear_beta = spec_.situ_linear_beta,
-                        .x = a.moe.latent,
-                        .x_rows = std::span(token_row_).subspan(begin, count),
-                        .out = a.moe.partial,
-                        .out_rows = std::span(partial_row_).subspan(begin, count)});
+    RunExpert(a, ready->pin.weights(), static_cast<size_t>(ready->position));
   }
+  if (AddsAtOnce()) return {};
   backend_.CombineExperts({.partial = a.moe.partial,
                            .weights = a.moe.expert_weights,
                            .order = std::span(order_).first(routes_),

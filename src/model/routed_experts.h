@@ -1,10 +1,12 @@
 // RoutedExperts: the experts of one layer: group rows by expert, fetch, run as they arrive, sum in a fixed order.
 //
 // Start() groups the rows of the step by expert and asks the cache for all of them, ascending; reads begin and the
-// caller goes on with work that needs no routed expert. Finish() runs each expert on the rows that chose it, in order
-// of arrival, into a row of `partial` of its own, and then sums each token's experts in ascending expert index: arrival
-// order never reaches the result. Each expert is read at most once per call, however many rows chose it. Tables are
-// sized in the constructor; nothing is allocated later. Thread rule: engine thread only.
+// caller goes on with work that needs no routed expert. Finish() runs each expert on the rows that chose it and sums
+// each token's experts in ascending expert index. A step of few rows takes experts as they arrive, each token's into a
+// row of `partial` of its own, and sums at the end: arrival order never reaches the result. A step of many
+// (Activations::kRowsAtOnce) takes them ascending and adds each as it comes, with the same bits and without that
+// memory. Each expert is read at most once per call, however many rows chose it. Tables are sized in the constructor;
+// nothing is allocated later. Thread rule: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +38,10 @@ class RoutedExperts {
   uint64_t distinct_total() const { return distinct_total_; }
 
  private:
+  // Whether this step adds experts as they come.
+  bool AddsAtOnce() const;
+  void RunExpert(Activations& a, const ExpertWeights& w, size_t i);
+
   const ModelSpec& spec_;
   Backend& backend_;
   ExpertCache& cache_;
@@ -49,6 +55,7 @@ class RoutedExperts {
   std::vector<int32_t> partial_row_;  // [R * top_k] = token row * top_k + slot
   std::vector<int32_t> order_;        // [R * top_k] per row its slots by ascending expert index
   std::vector<int32_t> per_expert_;   // [E] scratch
+  std::vector<int32_t> row_numbers_;  // 0, 1, 2, ...: where an expert's rows go when it is added at once
 };
 
 }  // namespace deltafin

@@ -40,11 +40,10 @@ float* SequenceState::KdaBase(int copy, int32_t kda_index) const {
 SequenceState::KdaLayer SequenceState::NextKda(int32_t kda_index) {
   float* next = KdaBase(1 - current_, kda_index);
   const float* current = KdaBase(current_, kda_index);
-  const int64_t s_floats = heads_ * head_dim_ * head_dim_;
-  std::memcpy(next + s_floats, current + s_floats, static_cast<size_t>(kda_floats_ - s_floats) * sizeof(float));
   const int64_t width = heads_ * head_dim_;
   const auto tail = [&](int64_t which) {
-    return Rows(next + s_floats + which * tail_rows_ * width, tail_rows_, width);
+    const int64_t at = heads_ * head_dim_ * head_dim_ + which * tail_rows_ * width;
+    return KdaLayer::Tail{{current + at, tail_rows_, width}, {next + at, tail_rows_, width}};
   };
   return {current, next, tail(0), tail(1), tail(2)};
 }

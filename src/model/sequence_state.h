@@ -41,7 +41,10 @@ class SequenceState {
   struct KdaLayer {
     const float* s_before = nullptr;  // [heads, d, d], committed
     float* s_after = nullptr;         // [heads, d, d], the step's to write, all of it
-    Rows q_tail, k_tail, v_tail;      // [taps - 1, heads * d], already copies of the committed ones, to be advanced
+    struct Tail {
+      ConstRows before;  // [taps - 1, heads * d], committed
+      Rows after;        // the step's to write, all of it
+    } q_tail, k_tail, v_tail;
   };
 
   // `capacity`: most tokens the sequence may hold.

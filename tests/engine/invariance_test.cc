@@ -7,7 +7,9 @@
 #include <cstring>
 #include <random>
 
+#include "base/bytes.h"
 #include "base/platform.h"
+#include "model/activations.h"
 #include "support/engine_runs.h"
 #include "support/fake_io_engine.h"
 #include "support/test_data.h"
@@ -171,11 +173,51 @@ std::vector<Where> Places() {
   return places;
 }
 
+// One of each model, for what takes long.
+std::vector<Where> FewPlaces() { return {{"micro", "cpu", "auto"}, {"nano", "cpu", "auto"}}; }
+
 INSTANTIATE_TEST_SUITE_P(All, Invariance,
                          testing::Combine(testing::ValuesIn(Places()), testing::ValuesIn(Variations())),
                          [](const testing::TestParamInfo<std::tuple<Where, Variation>>& info) {
                            const Where& w = std::get<0>(info.param);
                            return w.model + "_" + w.device + "_" + w.isa + "_" + std::get<1>(info.param).name;
+                         });
+
+// A step of more rows than its values are held for at once: a few heads at a time, experts added as they come.
+class LongSteps : public testing::TestWithParam<Where> {};
+
+TEST_P(LongSteps, LogitsAreThoseOfShortOnes) {
+  constexpr int64_t kRows = 3 * Activations::kRowsAtOnce + 7;
+  const Where& where = GetParam();
+  EngineOptions options;
+  options.model = where.model == "micro" ? test::MicroFolder() : test::NanoFolder();
+  options.device = where.device;
+  options.isa = where.isa;
+  std::vector<std::vector<float>> last_rows;
+  for (const int64_t chunk : {int64_t{100}, Activations::kRowsAtOnce + 100, kRows}) {
+    options.chunk = chunk;
+    test::OpenedEngine engine(options);
+    ASSERT_TRUE(engine.ok()) << engine.error().message();
+    Result<Session> session = engine->NewSession();
+    ASSERT_TRUE(session);
+    std::mt19937 random(7);
+    std::vector<TokenId> tokens(kRows);
+    for (TokenId& t : tokens) t = static_cast<TokenId>(random() % static_cast<uint32_t>(engine->spec().vocab_size));
+    // The last rows, and one more token from the state that they leave.
+    const int64_t vocab = engine->spec().vocab_size;
+    std::vector<float>& logits = last_rows.emplace_back(static_cast<size_t>(4 * vocab));
+    ASSERT_TRUE(engine->Feed(*session, tokens, Rows(logits.data(), 3, vocab), {}));
+    ASSERT_TRUE(engine->Feed(*session, {tokens.data(), 1}, Rows(logits.data() + 3 * vocab, 1, vocab), {}));
+    EXPECT_EQ(engine->counters().layer_passes,
+              engine->spec().layers.size() * static_cast<uint64_t>(CeilDiv(kRows, chunk) + 1));
+  }
+  for (const std::vector<float>& rows : last_rows)
+    EXPECT_EQ(std::memcmp(rows.data(), last_rows[0].data(), rows.size() * sizeof(float)), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LongSteps, testing::ValuesIn(kIsSanitized ? FewPlaces() : Places()),
+                         [](const auto& info) {
+                           return info.param.model + "_" + info.param.device + "_" + info.param.isa;
                          });
 
 // The comparison above can fail: another order of the same tokens gives other bytes.
