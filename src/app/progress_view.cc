@@ -13,6 +13,9 @@ namespace {
 
 constexpr auto kTerminalPeriod = std::chrono::milliseconds(500);
 constexpr auto kLinePeriod = std::chrono::seconds(10);
+// A prompt that takes longer is announced, or one that reads more where no drive was measured.
+constexpr double kLongSeconds = 3;
+constexpr uint64_t kLongBytes = 10'000'000'000;
 
 const char* PhaseName(Phase phase) {
   switch (phase) {
@@ -80,6 +83,10 @@ Json DriveFigures(const EngineMonitor::Snapshot& before, const EngineMonitor::Sn
 
 }  // namespace
 
+bool WorthTelling(const PromptForecast& forecast) {
+  return forecast.seconds > 0 ? forecast.seconds >= kLongSeconds : forecast.bytes() >= kLongBytes;
+}
+
 Json ProgressEvent(const EngineMonitor::Snapshot& before, const EngineMonitor::Snapshot& s, double seconds,
                    int64_t now_ns, double bytes_per_second) {
   Json event;
@@ -90,6 +97,10 @@ Json ProgressEvent(const EngineMonitor::Snapshot& before, const EngineMonitor::S
   event["layer"] = s.layer;
   event["layers"] = s.layers;
   event["seconds"] = SecondsBetween(s.phase_start_ns, now_ns);
+  if (s.phase == Phase::kPrefill && s.forecast.tokens > 0) {
+    event["forecast_bytes"] = s.forecast.bytes();
+    event["forecast_seconds"] = s.forecast.seconds > 0 ? Json(s.forecast.seconds) : Json();
+  }
   event["device_bytes"] = s.io.device_bytes;
   event["bytes_per_second"] = bytes_per_second;
   event["seconds_expert_wait"] = s.cache.wait_seconds;
@@ -143,6 +154,7 @@ void ProgressView::Loop() {
   EngineMonitor::Snapshot last;
   int64_t last_ns = clock.NowNs();
   double rate = 0;
+  int64_t told_ns = 0;  // start of the phase whose forecast was told
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, period, [this] { return stop_; })) {
     const EngineMonitor::Snapshot s = monitor_.Sample();
@@ -151,6 +163,11 @@ void ProgressView::Loop() {
     // A moving average over about two samples.
     const uint64_t bytes = std::max(s.io.device_bytes, last.io.device_bytes);
     rate = (rate + static_cast<double>(bytes - last.io.device_bytes) / seconds) / 2;
+    if (mode_ == Mode::kText && s.phase == Phase::kPrefill && s.phase_start_ns != told_ns && WorthTelling(s.forecast)) {
+      told_ns = s.phase_start_ns;
+      terminal_.ClearStatus();
+      terminal_.WriteNote(Describe(s.forecast) + "\n");
+    }
     if (s.phase == Phase::kIdle) {
       terminal_.ClearStatus();
     } else if (mode_ == Mode::kJson) {

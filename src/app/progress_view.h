@@ -36,6 +36,9 @@ class ProgressView {
   std::thread thread_;
 };
 
+// Whether a prompt takes so long that people should be told before.
+bool WorthTelling(const PromptForecast& forecast);
+
 // The event of `run --json`. Rates and latencies of drives are those since `before`, taken `seconds` earlier; the
 // event's own bytes_per_second is given. For tests too.
 Json ProgressEvent(const EngineMonitor::Snapshot& before, const EngineMonitor::Snapshot& now, double seconds,

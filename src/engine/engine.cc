@@ -319,6 +319,7 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
 
   Model& model = *parts_->model;
   model.tap = tap;
+  if (count > 1) parts_->monitor->SetForecast(Forecast(count));
   const int64_t first_logit = count - logits.rows;
   for (int64_t at = 0; at < count;) {
     int64_t rows = std::min(parts_->plan.chunk, count - at);
@@ -344,6 +345,28 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     if (stops != nullptr && session.length() % stops->every == 0) DFIN_TRY_VOID(stops->reached());
   }
   return {};
+}
+
+PromptForecast Engine::Forecast(int64_t tokens) const {
+  const Parts& p = *parts_;
+  ForecastFacts facts;
+  facts.moe_layers = spec().num_moe_layers;
+  facts.experts = spec().num_experts;
+  facts.experts_per_token = spec().num_experts_per_token;
+  facts.record_bytes = p.store->record_bytes();
+  facts.slots = p.cache->slots();
+  facts.resident = p.cache->resident();
+  facts.chunk = p.plan.chunk;
+  facts.streamed_dense_bytes = p.plan.streamed_dense_bytes;
+  const std::vector<DriveInfo>& drives = p.files.drives;
+  const auto first = static_cast<size_t>(p.files.set == nullptr ? 0 : p.files.first_set_drive);
+  const size_t count =
+      p.files.set == nullptr ? static_cast<size_t>(p.files.first_set_drive) : p.files.set->drives().size();
+  for (size_t d = first; d < first + count; ++d) facts.expert_rates.push_back(drives[d].bytes_per_second);
+  const auto dense = static_cast<size_t>(p.files.dense_drive);
+  facts.dense_rate = drives[dense].bytes_per_second;
+  facts.dense_apart = dense < first || dense >= first + count;
+  return ForecastPrompt(facts, tokens);
 }
 
 std::vector<DriveReport> Engine::drives() const {

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "engine/engine_options.h"
+#include "engine/forecast.h"
 #include "engine/memory_plan.h"
 #include "engine/monitor.h"
 #include "engine/session.h"
@@ -122,6 +123,8 @@ class Engine {
   Status Feed(Session& session, std::span<const TokenId> tokens, const Rows& logits, CancelToken cancel,
               ActivationTap* tap = nullptr, const FeedStops* stops = nullptr);
 
+  // What feeding so many tokens at once will read; Feed() tells the monitor.
+  PromptForecast Forecast(int64_t tokens) const;
   EngineCounters counters() const;
   // Every layer with routed experts.
   std::vector<LayerLookahead> lookahead() const;

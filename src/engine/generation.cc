@@ -44,7 +44,7 @@ Status ReadPrompt(Engine& engine, Session& session, const GenerationRequest& req
   counters.tokens_read += rest.size();
   *tokens_read = static_cast<int64_t>(rest.size());
   if (all) return {};
-  const FeedStops stops{PrefixCache::kCheckpointInterval, [&]() -> Status {
+  const FeedStops stops{request.prefix_cache->interval(), [&]() -> Status {
                           if (session.tokens().size() < tokens.size()) Keep(session, request, {});
                           return {};
                         }};

@@ -13,12 +13,12 @@ namespace deltafin {
 namespace {
 
 constexpr int64_t kDefaultContext = 8192;
-constexpr int64_t kDefaultChunk = 512;
+constexpr int64_t kDefaultChunk = 4096;
 // Part of what a plan has beyond its floor that kept prefixes may take.
 constexpr uint64_t kPrefixCacheDivisor = 8;
 constexpr int64_t kSmallestAutoChunk = 16;
 // A chunk is not made shorter than this for the sake of keeping more dense weights in memory.
-constexpr int64_t kShortChunk = 64;
+constexpr int64_t kShortChunk = 512;
 constexpr int kRingBuffers = 2;
 // Part of the available memory that a plan without --memory leaves to the rest of the machine.
 constexpr uint64_t kLeftToSystemDivisor = 10;

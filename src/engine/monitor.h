@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cache/expert_cache.h"
+#include "engine/forecast.h"
 #include "io/io_scheduler.h"
 
 namespace deltafin {
@@ -30,9 +31,11 @@ class EngineMonitor {
     ExpertCacheCounters cache;
     int64_t slots = 0, resident = 0;  // of the expert cache
     double dense_wait_seconds = 0;
+    PromptForecast forecast;  // of the prompt that is being read; tokens == 0: none yet
   };
 
   void Enter(Phase phase, uint64_t total, int64_t now_ns) {
+    SetForecast({});
     done_ = 0;
     total_ = total;
     step_rows_ = 0;
@@ -48,6 +51,10 @@ class EngineMonitor {
   }
   void SetLayers(int32_t layers) { layers_ = layers; }
   void SetLayer(int32_t layer) { layer_ = layer; }
+  void SetForecast(const PromptForecast& forecast) {
+    const std::lock_guard lock(mutex_);
+    forecast_ = forecast;
+  }
   void SetDenseWait(double seconds) { dense_wait_seconds_ = seconds; }
   // Whose counters a snapshot shows; null before they die.
   void SetSources(const IoScheduler* io, const ExpertCache* cache) {
@@ -67,6 +74,7 @@ class EngineMonitor {
     s.phase_start_ns = phase_start_ns_;
     s.dense_wait_seconds = dense_wait_seconds_;
     const std::lock_guard lock(mutex_);
+    s.forecast = forecast_;
     if (io_ != nullptr) {
       s.io = io_->counters();
       s.drives = io_->drives();
@@ -89,6 +97,7 @@ class EngineMonitor {
   mutable std::mutex mutex_;
   const IoScheduler* io_ = nullptr;
   const ExpertCache* cache_ = nullptr;
+  PromptForecast forecast_;
 };
 
 }  // namespace deltafin

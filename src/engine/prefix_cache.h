@@ -29,9 +29,10 @@ class PrefixCache {
  public:
   // Positions between two checkpoints while a long prompt is read, on a grid from 0: what is shared is read again for
   // fewer tokens than this. A multiple of the chunks that prompts are read in by default.
-  static constexpr int64_t kCheckpointInterval = 2048;
+  static constexpr int64_t kCheckpointInterval = 4096;
 
-  explicit PrefixCache(uint64_t budget) : budget_(budget) {}
+  explicit PrefixCache(uint64_t budget, int64_t interval = kCheckpointInterval)
+      : budget_(budget), interval_(interval) {}
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
@@ -42,6 +43,7 @@ class PrefixCache {
   Status Keep(const Session& session, uint64_t conversation, std::span<const float> logits);
 
   uint64_t budget() const { return budget_; }
+  int64_t interval() const { return interval_; }
   uint64_t bytes() const { return bytes_; }
   size_t size() const { return entries_.size(); }
   PrefixCacheCounters& counters() { return counters_; }
@@ -57,6 +59,7 @@ class PrefixCache {
   void Evict();
 
   uint64_t budget_;
+  int64_t interval_;
   uint64_t bytes_ = 0;
   uint64_t now_ = 0;
   std::vector<Entry> entries_;

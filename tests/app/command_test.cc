@@ -374,6 +374,42 @@ TEST_P(PlanUnderALimit, IsKept) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, PlanUnderALimit, testing::Values("auto", "resident", "stream"));
 
+// Whatever the budget, a long prompt stays inside of it: less memory makes chunks shorter, and the same answer.
+TEST(LongPrompt, StaysWithinEveryBudget) {
+  if (kIsSanitized) GTEST_SKIP() << "sanitizers multiply memory";
+  std::string ids;
+  for (int i = 0; i < 4000; ++i) ids += (i == 0 ? "" : ",") + std::to_string((i * 37 + i / 50) % 7900);
+  const auto run = [&](uint64_t memory) {
+    const test::MemoryLimit limit(memory + memory / 20);
+    test::ProcessOptions options;
+    options.in_child = limit.Enter();
+    return Deltafin({"run", "--model", test::NanoFolder(), "--prompt-ids", ids, "--max-new", "2", "--memory",
+                     std::to_string(memory / 1000) + "KB", "--json", "--no-state"},
+                    options);
+  };
+  const auto refused = run(1'000'000);
+  EXPECT_EQ(refused.exit_code, 4);
+  const size_t at = refused.err.find("at least ");
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  const uint64_t floor = *ParseSize(refused.err.substr(at + 9, refused.err.find(' ', at + 9) - at - 9));
+  std::vector<int> answers;
+  uint64_t passes = UINT64_MAX;
+  for (const uint64_t more : {0, 5, 30, 300}) {
+    const uint64_t memory = floor + more * 1'000'000;
+    const auto r = run(memory);
+    ASSERT_EQ(r.exit_code, 0) << more << ": " << r.err;
+    const std::vector<Json> lines = Lines(r.out);
+    EXPECT_LE(lines.back()["peak_rss_bytes"].get<uint64_t>(), memory + memory / 20) << more;
+    EXPECT_LE(lines.back()["layer_passes"].get<uint64_t>(), passes) << "more memory, more passes";
+    passes = lines.back()["layer_passes"].get<uint64_t>();
+    for (const Json& line : lines)
+      if (line["event"] == "token") answers.push_back(line["id"].get<int>());
+  }
+  EXPECT_EQ(passes, 2 * 9u) << "one chunk, and one more token";
+  ASSERT_EQ(answers.size(), 8u);
+  for (size_t i = 2; i < answers.size(); ++i) EXPECT_EQ(answers[i], answers[i % 2]);
+}
+
 TEST(Logits, WritesEveryNameOfTheGoldenFile) {
   const test::TempFolder folder;
   const std::string out = folder.path() + "/o.safetensors";

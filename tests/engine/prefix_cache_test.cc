@@ -140,8 +140,8 @@ TEST_F(Prefixes, AnExactRepeatReadsNothingAndAnswersTheSame) {
 }
 
 TEST_F(Prefixes, LongPromptsAreKeptAtEveryInterval) {
-  constexpr int64_t kEvery = PrefixCache::kCheckpointInterval;
-  PrefixCache cache(100 << 20);
+  constexpr int64_t kEvery = 900;
+  PrefixCache cache(100 << 20, kEvery);
   const Tokens prompt = Random(kEvery + 1000, 1);
   Session session = New();
   Ask(session, &cache, prompt, 1);
