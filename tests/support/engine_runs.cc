@@ -22,7 +22,7 @@ EngineOptions WithDefaults(EngineOptions options) {
 
 }  // namespace
 
-OpenedEngine::OpenedEngine(EngineOptions options, IoFactory io, TuneIo tune_io)
+OpenedEngine::OpenedEngine(EngineOptions options, IoFactory io, TuneIo tune_io, WrapBackend wrap)
     : logger_([this](const std::string& warning) {
         const std::lock_guard lock(warnings_mutex_);
         warnings_.push_back(warning);
@@ -33,7 +33,8 @@ OpenedEngine::OpenedEngine(EngineOptions options, IoFactory io, TuneIo tune_io)
                                                                 .cancel = {},
                                                                 .on_plan = {},
                                                                 .io_engine = std::move(io),
-                                                                .tune_io = std::move(tune_io)})) {
+                                                                .tune_io = std::move(tune_io),
+                                                                .wrap_backend = std::move(wrap)})) {
   if (!engine_) std::fprintf(stderr, "engine: %s\n", engine_.error().message().c_str());
 }
 

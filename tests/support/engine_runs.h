@@ -18,7 +18,9 @@ class OpenedEngine {
 
   using TuneIo = std::function<void(IoSchedulerOptions&)>;
 
-  explicit OpenedEngine(EngineOptions options, IoFactory io = {}, TuneIo tune_io = {});
+  using WrapBackend = std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)>;
+
+  explicit OpenedEngine(EngineOptions options, IoFactory io = {}, TuneIo tune_io = {}, WrapBackend wrap = {});
 
   // Aborts the test program with the message when the engine did not open; error() tells in time.
   Engine& operator*() { return *engine_.value(); }
