@@ -52,6 +52,15 @@ def engine_table(rows):
     return "\n".join(lines)
 
 
+def prompt_table(rows):
+    lines = ["prompt: seconds to the first token of a prompt, beside its bytes over the summed limits and its arithmetic",
+             f"{'sum MB/s':>8}  {'drives':>6}  {'first token s':>13}  {'bytes / limits s':>16}  {'arithmetic s':>12}  {'read/needed':>11}"]
+    for row in rows:
+        lines.append(f"{row['sum'] / 1e6:8.0f}  {row['drives']:6d}  {row['seconds']:13.2f}  {row['seconds_reading_bound']:16.2f}  "
+                     f"{row['seconds_arithmetic']:12.2f}  {row['device_over_needed']:11.4f}")
+    return "\n".join(lines)
+
+
 def plain_table(plain):
     lines = [f"one disk, record reads and the probe in turns: {plain['name']}"]
     for i, turn in enumerate(plain["rounds"]):

@@ -8,6 +8,7 @@ from statistics import median
 
 PERCENT, PERCENT_AHEAD, PERCENT_OF_PROBE = 95, 97, 95
 READ_OVER_NEEDED = 1.01
+PROMPT_READING = 1.15  # of the bytes over the limits, beside the arithmetic
 
 
 def verdict(what, got, expected, ok):
@@ -43,6 +44,10 @@ def times(results):
         # Of the tokens in the window. The devices' counters also hold those from which the engine learns what is worth a read.
         if ahead and name.startswith("engine"):
             found.append(read_verdict(name, median(row["read_over_needed"] for row in runs)))
+    for row in results.get("prompt", []):
+        most = PROMPT_READING * row["seconds_reading_bound"] + row["seconds_arithmetic"]
+        found.append(verdict(f"prompt, {row['sum'] / 1e6:.0f} MB/s, {row['drives']} drives: first token", f"{row['seconds']:.2f} s",
+                             f"at most {most:.2f} s", row["seconds"] <= most))
     for plain in results.get("plain", []):
         percent = plain["percent_of_probe"]
         found.append(verdict(f"{plain['name']}: records as part of the probe", f"{percent:.1f} %",
@@ -56,6 +61,11 @@ def facts(results):
         if ahead and name.startswith("engine"):
             continue  # how much is read in vain depends on time: see times()
         found.append(read_verdict(name, max(row["device_over_needed"] for row in runs)))
+    for row in results.get("prompt", []):
+        name = f"prompt, {row['sum'] / 1e6:.0f} MB/s, {row['drives']} drives"
+        found.append(read_verdict(name, row["device_over_needed"]))
+        passes = row["layer_passes"]
+        found.append(verdict(f"{name}: layer passes", f"{passes}", f"{row['layers']}", passes == row["layers"]))
     for (seed,), runs in cells(results.get("engine", []), "seed").items():
         # Runs with read-ahead are longer.
         length = min(len(row["ids"]) for row in runs)

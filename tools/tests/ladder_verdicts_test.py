@@ -52,6 +52,11 @@ class Times(unittest.TestCase):
     def test_mirrored_records_are_no_target(self):
         self.assertEqual(times(reads=[read(84.0, placement="mirrored")]), [])
 
+    def test_a_prompt_may_take_its_arithmetic_and_little_more_than_its_reading(self):
+        row = {"sum": 664e6, "drives": 4, "seconds_reading_bound": 4.0, "seconds_arithmetic": 10.0}
+        self.assertEqual(times(prompt=[row | {"seconds": 14.6}]), [True])
+        self.assertEqual(times(prompt=[row | {"seconds": 14.7}]), [False])
+
     def test_a_plain_disk_needs_95_percent_of_the_probe(self):
         self.assertEqual(times(plain=[{"name": "disk", "percent_of_probe": 95.0}]), [True])
         self.assertEqual(times(plain=[{"name": "disk", "percent_of_probe": 94.9}]), [False])
@@ -67,6 +72,11 @@ class Facts(unittest.TestCase):
         self.assertEqual(facts(engine=[answer(1, [5, 6]), answer(1, [5, 7], drives=1)])[-1], False)
         self.assertEqual(facts(engine=[answer(1, [])])[-1], False)
         self.assertEqual(facts(engine=[answer(1, [5]), answer(2, [6])])[-2:], [True, True])
+
+    def test_a_prompt_passes_each_layer_once_and_reads_nothing_twice(self):
+        row = {"sum": 664e6, "drives": 4, "layer_passes": 7, "layers": 7, "device_over_needed": 1.0}
+        self.assertEqual(facts(prompt=[row]), [True, True])
+        self.assertEqual(facts(prompt=[row | {"layer_passes": 14, "device_over_needed": 2.0}]), [False, False])
 
     def test_time_does_not_count(self):
         self.assertEqual(facts(reads=[read(1.0)]), [True])
