@@ -9,6 +9,7 @@
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
 #include "base/json.h"
+#include "base/machine.h"
 #include "base/topology.h"
 #include "base/units.h"
 #include "bench/decode_bench.h"
@@ -31,6 +32,7 @@ Json ToJson(const DecodeBenchReport& r) {
   out["seconds_per_token"] = r.seconds_per_token;
   out["tokens_per_second"] = 1 / r.seconds_per_token;
   out["bytes_touched_per_token"] = r.bytes_touched_per_token;
+  out["latent_bytes_per_token"] = r.latent_bytes_per_token;
   out["bytes_per_second"] = r.bytes_per_second;
   out["memory_read_ceiling"] = r.memory_ceiling;
   out["decode_ratio"] = r.decode_ratio;
@@ -47,6 +49,7 @@ Json ToJson(const DecodeBenchReport& r) {
   out["multiply_add_peak"] = r.multiply_peak;
   out["prompt_ratio"] = r.prompt_ratio;
   out["device_bytes_prompt"] = r.device_bytes_prompt;
+  out["peak_rss_bytes"] = PeakResidentBytes();
   out["seconds_fork_join"] = r.seconds_fork_join;
   out["seconds_fork_join_asleep"] = r.seconds_fork_join_asleep;
   return out;
@@ -64,6 +67,8 @@ std::string ToText(const DecodeBenchReport& r) {
                 Bytes(r.bytes_touched_per_token).c_str(), FormatRate(r.bytes_per_second).c_str(), r.decode_ratio,
                 FormatRate(r.memory_ceiling).c_str());
   text += line;
+  if (r.latent_bytes_per_token > r.bytes_touched_per_token / 100)
+    text += Cat("  and looks back at ", Bytes(r.latent_bytes_per_token), " of latents\n");
   std::snprintf(line, sizeof line, "  reads %s a token from drives, waits %.3f ms for them; processor time %.3f ms\n",
                 Bytes(r.device_bytes_per_token).c_str(), r.seconds_wait_per_token * 1e3,
                 r.processor_seconds_per_token * 1e3);

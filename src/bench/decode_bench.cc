@@ -131,6 +131,8 @@ class DecodeBench {
     r.new_tokens = options_.new_tokens;
     r.rounds = options_.rounds;
     r.macs_per_token = work_.macs();
+    r.latent_bytes_per_token = static_cast<double>(
+        SequenceState::MlaBytes(engine_.spec(), options_.prompt_tokens + options_.new_tokens / 2));
     const auto rate = [](const Round& round) { return round.bytes_touched / round.seconds_token; };
     const auto flops = [this](const Round& round) { return PromptFlops() / round.seconds_prompt; };
     r.seconds_per_token = MedianOf([](const Round& round) { return round.seconds_token; });

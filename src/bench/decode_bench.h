@@ -36,6 +36,8 @@ struct DecodeBenchReport {
   // Decoding.
   double seconds_per_token = 0;        // of a round's mean
   double bytes_touched_per_token = 0;  // dense weights and routed experts
+  // Of the latents that a token looks back at, in the middle of decoding: what reading each of them once is.
+  double latent_bytes_per_token = 0;
   double bytes_per_second = 0, memory_ceiling = 0, decode_ratio = 0;
   double device_bytes_per_token = 0;       // from the drives
   double seconds_wait_per_token = 0;       // for experts and streamed dense weights
