@@ -136,6 +136,7 @@ def make_sets(target, material, sizes, batch, seed):
     makers = {"chat": lambda length: material.chat(random_, random_.choice(TURNS)),
               "long chat": lambda length: material.chat(random_, random_.randint(3, 8)),
               "raw": lambda length: material.raw(random_, material.prose),
+              "long raw": lambda length: material.raw(random_, material.prose),
               "short": lambda length: material.short(random_),
               "text": lambda length: material.reading(random_, material.prose, length)}
     sets = {}

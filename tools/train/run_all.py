@@ -25,8 +25,9 @@ from k3_target import Target
 from k3_text import K3Text
 from safetensors_io import write_safetensors
 
-SIZES = {"chat": (12288, 256), "long chat": (3072, 512), "raw": (6144, 512), "short": (6144, 160), "text": (1536, 512)}
-SHARES = {"chat": 0.45, "long chat": 0.12, "raw": 0.2, "short": 0.13, "text": 0.1}
+SIZES = {"chat": (12288, 256), "long chat": (3072, 512), "raw": (4608, 512), "long raw": (1024, 1024),
+         "short": (6144, 160), "text": (1536, 512)}
+SHARES = {"chat": 0.45, "long chat": 0.12, "raw": 0.15, "long raw": 0.05, "short": 0.13, "text": 0.1}
 BEGIN = time.time()
 
 
@@ -78,8 +79,8 @@ def make_dspark(args, target, sets, held, config):
 def make_qwen(args, target, material, sets, held):
     folder, text = os.path.join(args.out, "qwen"), material.text
     os.makedirs(folder, exist_ok=True)
-    pieces = list(train_qwen3.documents(text, {k: v for k, v in sets.items() if k in ("raw", "short", "text")}))
-    tokenizer = train_qwen3.train_tokenizer([p for p, _ in pieces[:4000]] + material.seen["prose"],
+    pieces = list(train_qwen3.documents(text, sets))
+    tokenizer = train_qwen3.train_tokenizer([p for p, _ in pieces[::len(pieces) // 4000 + 1]] + material.seen["prose"],
                                             os.path.join(folder, "tokenizer.json"))
     encoded = tokenizer.encode_batch_fast([p for p, _ in pieces], add_special_tokens=False)
     end = [train_qwen3.CONFIG["eos_token_id"]]

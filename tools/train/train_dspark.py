@@ -74,7 +74,7 @@ def loss_of(model, target, drawn, anchors):
     return loss, (agreement * valid).sum((0, 1)) / valid.sum((0, 1)).clamp_min(1)
 
 
-def train(config, target, sets, shares, steps, seed, peak=2e-3, batch=64, log=print, weights=None, save=None):
+def train(config, target, sets, shares, steps, seed, peak=2e-3, batch=128, log=print, weights=None, save=None):
     """-> weights by name (float32). `save(weights)` is called now and then."""
     torch.manual_seed(seed)
     sampler = Sampler(sets, shares, batch, torch.Generator().manual_seed(seed))

@@ -30,21 +30,22 @@ CONFIG = {
 
 
 def train_tokenizer(texts, path):
-    tokenizer = Tokenizer(models.BPE(dropout=None, unk_token=None, fuse_unk=False, byte_fallback=False,
-                                     continuing_subword_prefix="", end_of_word_suffix=""))
+    tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Split(Regex(PATTERN), "isolated", False),
         pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)])
-    tokenizer.decoder = decoders.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(add_prefix_space=False, trim_offsets=False, use_regex=False)
     trainer = trainers.BpeTrainer(vocab_size=PIECES, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
                                   show_progress=False)
     tokenizer.train_from_iterator(list(texts) + SAMPLES * 12, trainer)
     assert tokenizer.get_vocab_size() == PIECES, "too little text for the vocabulary"
     tokenizer.add_special_tokens(list(SPECIALS))
-    data = json.loads(tokenizer.to_str())
-    data["model"]["merges"] = [m if isinstance(m, str) else " ".join(m) for m in data["model"]["merges"]]  # as released
+    data = json.loads(tokenizer.to_str())                                    # from here on spelt as in the release
+    data["model"]["merges"] = [m if isinstance(m, str) else " ".join(m) for m in data["model"]["merges"]]
+    data["model"].update(continuing_subword_prefix="", end_of_word_suffix="")
+    data["decoder"].update(add_prefix_space=False, trim_offsets=False, use_regex=False)
     with open(path, "w", encoding="utf-8") as file:
         json.dump(data, file, ensure_ascii=False, indent=0)
         file.write("\n")
@@ -52,19 +53,28 @@ def train_tokenizer(texts, path):
 
 
 def documents(text, sets):
-    """Texts that the target wrote or read, cut where a special token stands; and whether a stop ended them."""
-    for batches in sets.values():
+    """Texts that the target wrote or read, cut where a special token stands; and whether one ended them.
+
+    Of chats only what the target wrote, without the words of the frame.
+    """
+    for kind, batches in sets.items():
         for batch in batches:
-            for tokens, valid in zip(batch.tokens.tolist(), batch.valid.tolist()):
+            chosen = batch.written if "chat" in kind else batch.valid
+            for tokens, valid in zip(batch.tokens.tolist(), chosen.tolist()):
                 piece = []
                 for token, flag in zip(tokens, valid):
                     if flag and token < text.bos:
                         piece.append(token)
                     elif piece:
-                        yield text.decode(piece), flag and token in text.stops
+                        yield from useful(text.decode(piece), flag)
                         piece = []
                 if piece:
-                    yield text.decode(piece), False
+                    yield from useful(text.decode(piece), False)
+
+
+def useful(string, stopped):
+    if string not in ("message", "response", "think"):
+        yield string, stopped
 
 
 def initial_weights(generator, device):
@@ -77,7 +87,7 @@ def initial_weights(generator, device):
     return weights
 
 
-def train(stream, steps, seed, device, batch=64, length=256, peak=2e-3, log=print):
+def train(stream, steps, seed, device, batch=128, length=256, peak=2e-3, log=print):
     """stream: one long tensor of ids on the device -> weights by name."""
     generator = torch.Generator().manual_seed(seed)
     weights = initial_weights(generator, device)
@@ -117,11 +127,14 @@ def acceptance(model, tokenizer, text, sequences, places, width, seed):
     """Cross-tokenizer drafts at `places` random places of every sequence: share of first k K3 ids right, k = 1..width.
 
     As decoding would do it: history to text, text to Qwen ids, greedy continuation, back to text and to K3 ids; a draft
-    whose ids do not begin with the history is none, and the last id is dropped, as more text could change it.
+    whose ids do not begin with the history is none, and the last id is dropped, as more text could change it. Raw
+    completion only: sequences with a special token in the prompt are left out.
     """
     random_, jobs = random.Random(seed), []
     for tokens, written in zip(sequences.tokens.tolist(), sequences.written.tolist()):
         ids = [index for index, flag in enumerate(written) if flag]
+        if not ids or max(tokens[:ids[0]]) >= text.bos:
+            continue
         for at in random_.sample(ids[:-1], min(places, max(0, len(ids) - 1))):
             history = tokens[:at + 1]
             string = text.decode(history)
