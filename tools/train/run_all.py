@@ -18,12 +18,10 @@ import evaluate_dspark
 import generate
 import golden
 import qwen3
-import scripts_text
 import train_dspark
 import train_qwen3
 from k3_target import Target
 from k3_text import K3Text
-from safetensors_io import write_safetensors
 
 SIZES = {"chat": (12288, 256), "long chat": (3072, 512), "raw": (4608, 512), "long raw": (1024, 1024),
          "short": (6144, 160), "text": (1536, 512)}
@@ -101,11 +99,7 @@ def make_qwen(args, target, material, sets, held):
         log("qwen", kind, json.dumps(out[kind]))
     out["against transformers"] = against_transformers(folder, tokenizer)
     log("qwen against transformers", json.dumps(out["against transformers"]))
-    strings = scripts_text.strings(1000, 11)
-    with open(os.path.join(args.out, "golden", "encode.json"), "w", encoding="utf-8") as file:
-        entries = [json.dumps({"text": s, "ids": tokenizer.encode(s, add_special_tokens=False).ids}) for s in strings]
-        file.write("[\n" + ",\n".join(entries) + "\n]\n")
-    return out, tokenizer
+    return out
 
 
 def against_transformers(folder, tokenizer):
@@ -114,7 +108,7 @@ def against_transformers(folder, tokenizer):
         import transformers
     except ImportError:
         return "not installed"
-    ids = torch.tensor([tokenizer.encode(golden.PROMPTS[1] * 4, add_special_tokens=False).ids[:96]])
+    ids = torch.tensor([tokenizer.encode(golden.QWEN_PROMPTS[1] * 4, add_special_tokens=False).ids[:96]])
     theirs = transformers.Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     with torch.no_grad():
         expected, got = theirs(ids).logits, qwen3.load(folder).logits(ids)
@@ -133,7 +127,7 @@ def main():
     parser.add_argument("--max-new", type=int, default=256)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
-    os.makedirs(os.path.join(args.out, "golden"), exist_ok=True)
+    os.makedirs(args.out, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     text = K3Text(args.model)
     checks(args.model, text, device)
@@ -152,11 +146,9 @@ def main():
     log("tokens", json.dumps(counts), "written by the target", json.dumps(written))
     report = {"tokens": counts, "written by the target": written, "questions by the target": asked}
     report["dspark"] = make_dspark(args, target, sets, held, config)
-    write_safetensors(os.path.join(args.out, "golden", "dspark.golden"),
-                      golden.dspark_golden(args.model, os.path.join(args.out, "dspark")))
-    report["qwen"], tokenizer = make_qwen(args, target, material, sets, held)
-    write_safetensors(os.path.join(args.out, "golden", "qwen3.golden"), golden.qwen_golden(
-        os.path.join(args.out, "qwen"), lambda string: tokenizer.encode(string, add_special_tokens=False).ids))
+    golden.write_dspark(os.path.join(args.out, "golden"), args.model, os.path.join(args.out, "dspark"))
+    report["qwen"] = make_qwen(args, target, material, sets, held)
+    golden.write_qwen(os.path.join(args.out, "golden"), os.path.join(args.out, "qwen"))
     with open(os.path.join(args.out, "report.json"), "w") as file:
         json.dump(report, file, indent=1)
         file.write("\n")
