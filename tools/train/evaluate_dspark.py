@@ -1,14 +1,22 @@
 """Measures a drafter from its exported file: held-out prompts, greedy text of the target, the anchor moving as a decoder would.
 
 A verify pass takes n drafts after the pending token and emits the accepted ones and one token of the target's own.
+
+    python3 tools/train/evaluate_dspark.py --model models/k3-nano --dspark models/k3-nano-dspark --text text.jsonl
+
+uses only held-out texts of text.jsonl, which are the same everywhere; run_all.py adds questions that the target wrote.
 """
 
+import argparse
 import json
 import os
 
 import torch
 
 import dspark
+import generate
+from k3_target import Target
+from k3_text import K3Text
 from safetensors_io import read_safetensors, write_safetensors
 
 
@@ -111,3 +119,40 @@ def report(folder, target, held_out, log=print):
     for kind in ("chat, no Markov bias", "chat, taps reversed"):
         log(kind, json.dumps(table[kind]))
     return table
+
+
+def by_position(model, sequences, edges):
+    """Tokens per verify with 7 drafts, and the share of first drafts that are right, for pending tokens in [edge, next edge)."""
+    drafts, tokens, out = proposals(model, sequences)[0].tolist(), sequences.tokens.tolist(), {}
+    for low, high in zip(edges, edges[1:]):
+        inside = sequences.written.clone()
+        inside[:, :low], inside[:, high:] = False, False
+        total = [walk(*row, 7) for row in zip(tokens, inside.tolist(), drafts)]
+        passes = sum(row[0] for row in total)
+        if passes:
+            right = sum(row[2][0] for row in total) / sum(row[3][0] for row in total)
+            out[f"{low}..{high}"] = {"tokens per verify": round(sum(row[1] for row in total) / passes, 3),
+                                     "first right": round(right, 3), "passes": passes}
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("model", "dspark", "text"):
+        parser.add_argument("--" + name, required=True)
+    parser.add_argument("--prompts", type=int, default=128)
+    parser.add_argument("--max-new", type=int, default=256)
+    parser.add_argument("--long", type=int, default=0, help="also continue raw prompts for so many tokens and report by position")
+    args = parser.parse_args()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    text = K3Text(args.model)
+    target = Target(args.model, device, load_config(args.dspark)["target_layer_ids"])
+    material = generate.Material(args.text, text)
+    report(args.dspark, target, generate.held_out(target, material, args.prompts, args.max_new, 2))
+    if args.long:
+        sequences = generate.held_out(target, material, args.prompts // 2, args.long, 3, kinds=("raw",))["raw"]
+        print("raw by position", json.dumps(by_position(load(args.dspark, target), sequences, (0, 256, 512, 1024, 1536, 2048, 4096))))
+
+
+if __name__ == "__main__":
+    main()

@@ -150,7 +150,7 @@ def make_sets(target, material, sizes, batch, seed):
     return sets
 
 
-def held_out(target, material, count, max_new, seed):
+def held_out(target, material, count, max_new, seed, kinds=("chat", "raw", "code")):
     """kind -> Sequences: greedy continuations of prompts that training never saw."""
     random_ = random.Random(seed)
     generator = torch.Generator(device=target.device).manual_seed(seed)
@@ -169,8 +169,9 @@ def held_out(target, material, count, max_new, seed):
         return material.raw(random_, material.held_prose)[:random_.randint(32, 64)] + [WRITE, END]
 
     out = {}
-    for kind, make in (("chat", lambda: one_turn("question")), ("raw", raw), ("code", code)):
-        scripts = [make() for _ in range(count)]
+    makers = {"chat": lambda: one_turn("question"), "raw": raw, "code": code}
+    for kind in kinds:
+        scripts = [makers[kind]() for _ in range(count)]
         scripts = [[i for i in script if i >= 0] + [WRITE, END] for script in scripts]
         length = max(map(len, scripts)) - 2 + max_new
         out[kind] = decode(target, scripts, length, [0.0] * count, material.text.stops, generator)
