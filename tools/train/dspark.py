@@ -1,7 +1,7 @@
 """The DSpark block drafter: context rows from the target's tapped rows, seven proposals from one bidirectional block.
 
-One implementation serves training, evaluation and golden values. With `rounding` every operator's output is rounded to BF16,
-as the checkpoint is meant to be run; without, it computes in the precision of its inputs.
+One implementation serves training, evaluation and golden values. With `rounding` every operator's output is rounded
+to BF16, as the checkpoint is meant to be run; without, it computes in the precision of its inputs.
 
 B = sequences, S = context rows, A = anchors (blocks) of a sequence, K = rows of a block, H = hidden size, N = heads.
 """
@@ -11,7 +11,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-BLOCK = 7                                            # one anchor and six masks
+BLOCK = 7  # one anchor and six masks
 
 
 def shapes(config):
@@ -20,22 +20,34 @@ def shapes(config):
     hidden, heads, inner = c["hidden_size"], c["num_attention_heads"], c["intermediate_size"]
     nope, rope, wide = c["qk_nope_head_dim"], c["qk_rope_head_dim"], c["v_head_dim"]
     q_rank, kv_rank, vocabulary, markov = c["q_lora_rank"], c["kv_lora_rank"], c["vocab_size"], c["markov_rank"]
-    out = {"context_proj.weight": (hidden, c["num_target_layers"] * hidden), "context_norm.weight": (hidden,),
-           "embed_tokens.weight": (vocabulary, hidden), "final_norm.weight": (hidden,),
-           "markov_head.markov_w1.weight": (vocabulary, markov), "markov_head.markov_w2.weight": (vocabulary, markov),
-           "confidence_head.proj.weight": (1, hidden + markov), "confidence_head.proj.bias": (1,)}
+    out = {
+        "context_proj.weight": (hidden, c["num_target_layers"] * hidden),
+        "context_norm.weight": (hidden,),
+        "embed_tokens.weight": (vocabulary, hidden),
+        "final_norm.weight": (hidden,),
+        "markov_head.markov_w1.weight": (vocabulary, markov),
+        "markov_head.markov_w2.weight": (vocabulary, markov),
+        "confidence_head.proj.weight": (1, hidden + markov),
+        "confidence_head.proj.bias": (1,),
+    }
     for layer in range(c["num_hidden_layers"]):
         p = f"layers.{layer}."
-        out.update({
-            p + "input_layernorm.weight": (hidden,), p + "post_attention_layernorm.weight": (hidden,),
-            p + "self_attn.q_a_proj.weight": (q_rank, hidden), p + "self_attn.q_a_layernorm.weight": (q_rank,),
-            p + "self_attn.q_b_proj.weight": (heads * (nope + rope), q_rank),
-            p + "self_attn.kv_a_proj_with_mqa.weight": (kv_rank + rope, hidden),
-            p + "self_attn.kv_a_layernorm.weight": (kv_rank,),
-            p + "self_attn.kv_b_proj.weight": (heads * (nope + wide), kv_rank),
-            p + "self_attn.o_proj.weight": (hidden, heads * wide),
-            p + "mlp.gate_proj.weight": (inner, hidden), p + "mlp.up_proj.weight": (inner, hidden),
-            p + "mlp.down_proj.weight": (hidden, inner)})
+        out.update(
+            {
+                p + "input_layernorm.weight": (hidden,),
+                p + "post_attention_layernorm.weight": (hidden,),
+                p + "self_attn.q_a_proj.weight": (q_rank, hidden),
+                p + "self_attn.q_a_layernorm.weight": (q_rank,),
+                p + "self_attn.q_b_proj.weight": (heads * (nope + rope), q_rank),
+                p + "self_attn.kv_a_proj_with_mqa.weight": (kv_rank + rope, hidden),
+                p + "self_attn.kv_a_layernorm.weight": (kv_rank,),
+                p + "self_attn.kv_b_proj.weight": (heads * (nope + wide), kv_rank),
+                p + "self_attn.o_proj.weight": (hidden, heads * wide),
+                p + "mlp.gate_proj.weight": (inner, hidden),
+                p + "mlp.up_proj.weight": (inner, hidden),
+                p + "mlp.down_proj.weight": (hidden, inner),
+            }
+        )
     return out
 
 
@@ -63,7 +75,11 @@ class DSpark:
         """weights: name -> float32 tensor; embedding, head [vocabulary, H]: the target's."""
         self.c, self.w, self.embedding, self.head, self.block = config, weights, embedding, head, block
         self.r = (lambda x: x.bfloat16().float()) if rounding else (lambda x: x)
-        self.heads, self.nope, self.rope = config["num_attention_heads"], config["qk_nope_head_dim"], config["qk_rope_head_dim"]
+        self.heads, self.nope, self.rope = (
+            config["num_attention_heads"],
+            config["qk_nope_head_dim"],
+            config["qk_rope_head_dim"],
+        )
         self.scale = (self.nope + self.rope) ** -0.5 * _magnitude(config, "mscale_all_dim") ** 2
         self.table_scale = _magnitude(config, "mscale") / _magnitude(config, "mscale_all_dim")
         self.frequency = frequencies(config).to(embedding.device)
@@ -88,7 +104,9 @@ class DSpark:
         return self._norm(z[..., :rank], p + "kv_a_layernorm.weight"), self._rotate(z[..., rank:], positions)
 
     def context(self, taps, first=0):
-        """Tapped rows [B, S, taps * H] of positions first.. -> per layer (latent [B, S, rank], rope key [B, S, rope])."""
+        """Tapped rows [B, S, taps * H] of positions first.. -> per layer (latent [B, S, rank], rope key [B, S,
+        rope]).
+        """
         h = self._norm(self._linear(taps.float(), "context_proj"), "context_norm.weight")
         positions = first + torch.arange(taps.shape[1], device=taps.device)
         return [self._latent(h, positions, layer) for layer in range(self.c["num_hidden_layers"])]
@@ -101,24 +119,31 @@ class DSpark:
         p, batch, anchors, rows = f"layers.{layer}.self_attn.", *u.shape[:3]
         q = self._linear(self._norm(self._linear(u, p + "q_a_proj"), p + "q_a_layernorm.weight"), p + "q_b_proj")
         q = q.reshape(batch, anchors, rows, self.heads, -1)
-        to_key, to_value = self.w[p + "kv_b_proj.weight"].unflatten(0, (self.heads, -1)).split(
-            [self.nope, self.c["v_head_dim"]], dim=1)                                             # [N, *, rank]
-        turned = self._rotate(q[..., self.nope:], positions.unsqueeze(-1))
-        query = torch.cat([self.r(torch.einsum("baknd,ndr->baknr", q[..., :self.nope], to_key)), turned], -1)
+        to_key, to_value = (
+            self.w[p + "kv_b_proj.weight"]
+            .unflatten(0, (self.heads, -1))
+            .split([self.nope, self.c["v_head_dim"]], dim=1)
+        )  # [N, *, rank]
+        turned = self._rotate(q[..., self.nope :], positions.unsqueeze(-1))
+        query = torch.cat([self.r(torch.einsum("baknd,ndr->baknr", q[..., : self.nope], to_key)), turned], -1)
         seen, own = context[layer], self._latent(u, positions, layer)
         past = torch.einsum("baknc,bsc->bnaks", query, torch.cat(seen, -1))
-        hidden = torch.arange(past.shape[-1], device=u.device) >= starts.unsqueeze(-1)            # [B, A, S]
+        hidden = torch.arange(past.shape[-1], device=u.device) >= starts.unsqueeze(-1)  # [B, A, S]
         past = past.masked_fill(hidden[:, None, :, None], -math.inf)
         block = torch.einsum("baknc,bajc->bnakj", query, torch.cat(own, -1))
         share = self.r((torch.cat([past, block], -1) * self.scale).softmax(-1)).split([past.shape[-1], rows], -1)
-        mixed = torch.einsum("bnaks,bsr->baknr", share[0], seen[0]) + torch.einsum("bnakj,bajr->baknr", share[1], own[0])
+        mixed = torch.einsum("bnaks,bsr->baknr", share[0], seen[0]) + torch.einsum(
+            "bnakj,bajr->baknr", share[1], own[0]
+        )
         out = self.r(torch.einsum("baknr,ndr->baknd", self.r(mixed), to_value))
         return self._linear(out.flatten(-2), p + "o_proj")
 
     def hidden(self, tokens, starts, context):
         """Anchor tokens and their positions, both [B, A] -> rows h [B, A, K, H]."""
         offsets = torch.arange(self.block, device=tokens.device)
-        ids = torch.where(offsets == 0, tokens.unsqueeze(-1), torch.tensor(self.c["mask_token_id"], device=tokens.device))
+        ids = torch.where(
+            offsets == 0, tokens.unsqueeze(-1), torch.tensor(self.c["mask_token_id"], device=tokens.device)
+        )
         positions, x = starts.unsqueeze(-1) + offsets, self.embedding[ids]
         total = torch.zeros_like(x)
         for layer in range(self.c["num_hidden_layers"]):
@@ -132,7 +157,9 @@ class DSpark:
         return self._norm(self.r(total + x), "final_norm.weight")
 
     def scores(self, h, previous):
-        """Rows h [..., H] and the tokens before each proposal [...] -> logits [..., vocabulary], confidence logits [...]."""
+        """Rows h [..., H] and the tokens before each proposal [...] -> logits [..., vocabulary], confidence logits
+        [...].
+        """
         e = self.w["markov_head.markov_w1.weight"][previous]
         logits = F.linear(h, self.head) + self.r(F.linear(e, self.w["markov_head.markov_w2.weight"]))
         both = torch.cat([h, e], -1)
@@ -173,15 +200,48 @@ def pair_config(target):
     """The drafter's config for a target of k3-nano's size; every size that depends on the target is the target's."""
     hidden, vocabulary, layers = target["hidden_size"], target["vocab_size"], target["num_hidden_layers"]
     return {
-        "architectures": ["K3DSparkModel"], "model_type": "k3_dspark", "hidden_size": hidden, "intermediate_size": 512,
-        "num_hidden_layers": 5, "num_attention_heads": 4, "num_key_value_heads": 4, "q_lora_rank": 96, "kv_lora_rank": 64,
-        "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32, "mla_use_nope": False, "mla_use_output_gate": False,
-        "vocab_size": vocabulary, "draft_vocab_size": vocabulary, "rms_norm_eps": 1e-05, "max_position_embeddings": 4096,
+        "architectures": ["K3DSparkModel"],
+        "model_type": "k3_dspark",
+        "hidden_size": hidden,
+        "intermediate_size": 512,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "q_lora_rank": 96,
+        "kv_lora_rank": 64,
+        "qk_nope_head_dim": 32,
+        "qk_rope_head_dim": 16,
+        "v_head_dim": 32,
+        "mla_use_nope": False,
+        "mla_use_output_gate": False,
+        "vocab_size": vocabulary,
+        "draft_vocab_size": vocabulary,
+        "rms_norm_eps": 1e-05,
+        "max_position_embeddings": 4096,
         "rope_theta": 50000.0,
-        "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024,
-                            "rope_theta": 50000.0, "beta_fast": 32, "beta_slow": 1, "mscale": 1.0, "mscale_all_dim": 1.0},
-        "num_target_layers": 5, "target_hidden_size": hidden, "target_num_hidden_layers": layers,
-        "target_layer_ids": [0, 2, 3, 5, 7], "mask_token_id": vocabulary - 3, "bos_token_id": target["bos_token_id"],
-        "eos_token_id": target["eos_token_id"], "pad_token_id": target["pad_token_id"], "markov_rank": 32,
-        "markov_head_type": "vanilla", "enable_confidence_head": True, "confidence_head_with_markov": True,
-        "tie_word_embeddings": False, "torch_dtype": "bfloat16", "_torchspec_version": "0.1.0"}
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 1024,
+            "rope_theta": 50000.0,
+            "beta_fast": 32,
+            "beta_slow": 1,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+        },
+        "num_target_layers": 5,
+        "target_hidden_size": hidden,
+        "target_num_hidden_layers": layers,
+        "target_layer_ids": [0, 2, 3, 5, 7],
+        "mask_token_id": vocabulary - 3,
+        "bos_token_id": target["bos_token_id"],
+        "eos_token_id": target["eos_token_id"],
+        "pad_token_id": target["pad_token_id"],
+        "markov_rank": 32,
+        "markov_head_type": "vanilla",
+        "enable_confidence_head": True,
+        "confidence_head_with_markov": True,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+        "_torchspec_version": "0.1.0",
+    }

@@ -1,4 +1,5 @@
-"""Measures a drafter from its exported file: held-out prompts, greedy text of the target, the anchor moving as a decoder would.
+"""Measures a drafter from its exported file: held-out prompts, greedy text of the target, the anchor moving as a
+decoder would.
 
 A verify pass takes n drafts after the pending token and emits the accepted ones and one token of the target's own.
 
@@ -50,12 +51,12 @@ def proposals(model, sequences, group=16):
     drafts, sure = [], []
     batch, length = sequences.tokens.shape
     for begin in range(0, batch, group):
-        tokens = sequences.tokens[begin:begin + group]
-        context = model.context(sequences.taps[begin:begin + group])
+        tokens = sequences.tokens[begin : begin + group]
+        context = model.context(sequences.taps[begin : begin + group])
         rows = [[], []]
         for start in range(0, length, 64):
             anchors = torch.arange(start, min(start + 64, length), device=tokens.device).expand(tokens.shape[0], -1)
-            own = tokens[:, start:start + 64]
+            own = tokens[:, start : start + 64]
             draft, _, confidence = model.propose(own, model.hidden(own, anchors, context))
             rows[0].append(draft)
             rows[1].append(confidence.sigmoid())
@@ -84,7 +85,9 @@ def walk(tokens, written, drafts, width):
 
 
 def acceptance(model, sequences, widths=(1, 2, 3, 4, 5, 6, 7)):
-    """{"tokens per verify": {width: figure}, "first k right": [...] at full width, "passes", "tokens", "confidence"}."""
+    """{"tokens per verify": {width: figure}, "first k right": [...] at full width, "passes", "tokens",
+    "confidence"}.
+    """
     drafts, sure = proposals(model, sequences)
     tokens, written, drafted = sequences.tokens.tolist(), sequences.written.tolist(), drafts.tolist()
     out = {"tokens per verify": {}}
@@ -95,12 +98,19 @@ def acceptance(model, sequences, widths=(1, 2, 3, 4, 5, 6, 7)):
         if width == widths[-1]:
             right = [sum(row[2][k] for row in total) for k in range(width)]
             offered = [sum(row[3][k] for row in total) for k in range(width)]
-            out.update({"first k right": [round(a / max(1, b), 3) for a, b in zip(right, offered)], "passes": passes,
-                        "tokens": emitted})
+            out.update(
+                {
+                    "first k right": [round(a / max(1, b), 3) for a, b in zip(right, offered)],
+                    "passes": passes,
+                    "tokens": emitted,
+                }
+            )
     hit = drafts[:, :-1, 0].eq(sequences.tokens[:, 1:].cpu()).float()
     here = (sequences.written[:, :-1] & sequences.written[:, 1:]).cpu()
-    out["confidence of position 1"] = {"mean": round(float(sure[:, :-1, 0][here].mean()), 3),
-                                       "right": round(float(hit[here].mean()), 3)}
+    out["confidence of position 1"] = {
+        "mean": round(float(sure[:, :-1, 0][here].mean()), 3),
+        "right": round(float(hit[here].mean()), 3),
+    }
     return out
 
 
@@ -122,7 +132,9 @@ def report(folder, target, held_out, log=print):
 
 
 def by_position(model, sequences, edges):
-    """Tokens per verify with 7 drafts, and the share of first drafts that are right, for pending tokens in [edge, next edge)."""
+    """Tokens per verify with 7 drafts, and the share of first drafts that are right, for pending tokens in [edge,
+    next edge).
+    """
     drafts, tokens, out = proposals(model, sequences)[0].tolist(), sequences.tokens.tolist(), {}
     for low, high in zip(edges, edges[1:]):
         inside = sequences.written.clone()
@@ -131,8 +143,11 @@ def by_position(model, sequences, edges):
         passes = sum(row[0] for row in total)
         if passes:
             right = sum(row[2][0] for row in total) / sum(row[3][0] for row in total)
-            out[f"{low}..{high}"] = {"tokens per verify": round(sum(row[1] for row in total) / passes, 3),
-                                     "first right": round(right, 3), "passes": passes}
+            out[f"{low}..{high}"] = {
+                "tokens per verify": round(sum(row[1] for row in total) / passes, 3),
+                "first right": round(right, 3),
+                "passes": passes,
+            }
     return out
 
 
@@ -142,7 +157,9 @@ def main():
         parser.add_argument("--" + name, required=True)
     parser.add_argument("--prompts", type=int, default=128)
     parser.add_argument("--max-new", type=int, default=256)
-    parser.add_argument("--long", type=int, default=0, help="also continue raw prompts for so many tokens and report by position")
+    parser.add_argument(
+        "--long", type=int, default=0, help="also continue raw prompts for so many tokens and report by position"
+    )
     args = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     text = K3Text(args.model)
@@ -151,7 +168,10 @@ def main():
     report(args.dspark, target, generate.held_out(target, material, args.prompts, args.max_new, 2))
     if args.long:
         sequences = generate.held_out(target, material, args.prompts // 2, args.long, 3, kinds=("raw",))["raw"]
-        print("raw by position", json.dumps(by_position(load(args.dspark, target), sequences, (0, 256, 512, 1024, 1536, 2048, 4096))))
+        print(
+            "raw by position",
+            json.dumps(by_position(load(args.dspark, target), sequences, (0, 256, 512, 1024, 1536, 2048, 4096))),
+        )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """A K3 text model that decodes many sequences at once, one token of each per step, in float32.
 
-The arithmetic is that of the engine: MXFP4 experts are dequantised, everything else is BF16 weights with float32 activations.
-A step also returns the rows that a DSpark drafter reads: the running sum of the residual stream as it leaves each tapped
-layer, rounded to BF16. All experts are evaluated and masked: at this size that is faster than gathering them.
+The arithmetic is that of the engine: MXFP4 experts are dequantised, everything else is BF16 weights with float32
+activations. A step also returns the rows that a DSpark drafter reads: the running sum of the residual stream as it
+leaves each tapped layer, rounded to BF16. All experts are evaluated and masked: at this size that is faster than
+gathering them.
 
 B = sequences, H = hidden size, h = heads, d = head size, E = experts, F = expert width, L = expert input width.
 """
@@ -41,7 +42,7 @@ class Target:
         with open(os.path.join(folder, "config.json")) as file:
             self.c = json.load(file)["text_config"]
         self.device, self.taps, self.eps = device, tuple(taps), self.c["rms_norm_eps"]
-        self.full = {index - 1 for index in self.c["linear_attn_config"]["full_attn_layers"]}    # the config is 1-based
+        self.full = {index - 1 for index in self.c["linear_attn_config"]["full_attn_layers"]}  # the config is 1-based
         raw = {}
         for name in sorted(os.listdir(folder)):
             if name.endswith(".safetensors"):
@@ -59,7 +60,9 @@ class Target:
         p = f"model.layers.{layer}."
         if layer not in self.full:
             self.w[p + "qkv"] = torch.cat([self.w[p + f"self_attn.{n}_proj"] for n in "qkv"])
-            self.w[p + "conv"] = torch.cat([self.w[p + f"self_attn.{n}_conv1d"].reshape(-1, self._kernel()) for n in "qkv"])
+            self.w[p + "conv"] = torch.cat(
+                [self.w[p + f"self_attn.{n}_conv1d"].reshape(-1, self._kernel()) for n in "qkv"]
+            )
         if layer < self.c["first_k_dense_replace"]:
             return
         experts = {which: [] for which in ("w1", "w2", "w3")}
@@ -67,9 +70,9 @@ class Target:
             for which, matrices in experts.items():
                 name = f"language_model.{p}block_sparse_moe.experts.{index}.{which}."
                 matrices.append(dequantise(raw[name + "weight_packed"], raw[name + "weight_scale"]))
-        self.w[p + "w1"] = torch.cat(experts["w1"]).to(self.device)                              # [E * F, L]
+        self.w[p + "w1"] = torch.cat(experts["w1"]).to(self.device)  # [E * F, L]
         self.w[p + "w3"] = torch.cat(experts["w3"]).to(self.device)
-        self.w[p + "w2"] = torch.cat(experts["w2"], dim=1).to(self.device)                       # [L, E * F]
+        self.w[p + "w2"] = torch.cat(experts["w2"], dim=1).to(self.device)  # [L, E * F]
 
     def _kernel(self):
         return self.c["linear_attn_config"]["short_conv_kernel_size"]
@@ -92,15 +95,17 @@ class Target:
             state.conv[layer] = x.new_zeros(batch, self._kernel() - 1, 3 * heads * width)
             state.recurrent[layer] = x.new_zeros(batch * heads, width, width)
         row = x @ self.w[f"model.layers.{layer}.qkv"].T
-        seen = torch.cat([state.conv[layer], row.unsqueeze(1)], dim=1)                           # [B, kernel, 3hd]
+        seen = torch.cat([state.conv[layer], row.unsqueeze(1)], dim=1)  # [B, kernel, 3hd]
         state.conv[layer] = seen[:, 1:]
         mixed = F.silu((seen * self.w[f"model.layers.{layer}.conv"].T).sum(1))
         q, k, v = mixed.reshape(batch, 3, heads, width).unbind(1)
-        q = q * torch.rsqrt(q.pow(2).sum(-1, keepdim=True) + 1e-6) * width ** -0.5
+        q = q * torch.rsqrt(q.pow(2).sum(-1, keepdim=True) + 1e-6) * width**-0.5
         k = k * torch.rsqrt(k.pow(2).sum(-1, keepdim=True) + 1e-6)
-        rate = self.w[p + "A_log"][:heads].exp().reshape(1, heads, 1)                            # one value per head
+        rate = self.w[p + "A_log"][:heads].exp().reshape(1, heads, 1)  # one value per head
         gate = (x @ self.w[p + "f_a_proj"].T @ self.w[p + "f_b_proj"].T).reshape(batch, heads, width)
-        decay = (c["gate_lower_bound"] * torch.sigmoid(rate * (gate + self.w[p + "dt_bias"].reshape(1, heads, -1)))).exp()
+        decay = (
+            c["gate_lower_bound"] * torch.sigmoid(rate * (gate + self.w[p + "dt_bias"].reshape(1, heads, -1)))
+        ).exp()
         beta = torch.sigmoid(x @ self.w[p + "b_proj"].T).unsqueeze(-1)
         s = state.recurrent[layer].mul_(decay.reshape(-1, width, 1))
         old = torch.bmm(k.reshape(-1, 1, width), s)
@@ -123,7 +128,7 @@ class Target:
         shared = both[:, rank:].unsqueeze(1).expand(-1, heads, -1)
         state.key[layer][:, state.length] = torch.cat([kv[..., :nope], shared], -1).reshape(batch * heads, -1)
         state.value[layer][:, state.length] = kv[..., nope:].reshape(batch * heads, -1)
-        keys, values = state.key[layer][:, :state.length + 1], state.value[layer][:, :state.length + 1]
+        keys, values = state.key[layer][:, : state.length + 1], state.value[layer][:, : state.length + 1]
         scores = torch.bmm(q.reshape(batch * heads, 1, -1), keys.transpose(1, 2)) * (nope + rope) ** -0.5
         o = torch.bmm(scores.softmax(-1), values).reshape(batch, -1) * torch.sigmoid(x @ self.w[p + "g_proj"].T)
         return o @ self.w[p + "o_proj"].T
@@ -135,12 +140,14 @@ class Target:
         p = f"model.layers.{layer}."
         moe = p + "block_sparse_moe."
         scores = torch.sigmoid(x @ self.w[moe + "gate"].T)
-        chosen = (scores + self.w[moe + "gate.e_score_correction_bias"]).topk(self.c["num_experts_per_token"], -1).indices
+        chosen = (
+            (scores + self.w[moe + "gate.e_score_correction_bias"]).topk(self.c["num_experts_per_token"], -1).indices
+        )
         weight = scores.gather(1, chosen)
         weight = weight / (weight.sum(-1, keepdim=True) + 1e-20) * self.c["routed_scaling_factor"]
-        dense = torch.zeros_like(scores).scatter_(1, chosen, weight)                             # [B, E]
+        dense = torch.zeros_like(scores).scatter_(1, chosen, weight)  # [B, E]
         latent = x @ self.w[moe + "routed_expert_down_proj"].T
-        a = self._situ(latent @ self.w[p + "w1"].T, latent @ self.w[p + "w3"].T)                 # [B, E * F]
+        a = self._situ(latent @ self.w[p + "w1"].T, latent @ self.w[p + "w3"].T)  # [B, E * F]
         a = (a.reshape(x.shape[0], dense.shape[1], -1) * dense.unsqueeze(-1)).reshape(x.shape[0], -1)
         mixed = rms_norm(a @ self.w[p + "w2"].T, self.w[moe + "routed_expert_norm"], self.eps)
         return mixed @ self.w[moe + "routed_expert_up_proj"].T + self._mlp(x, moe + "shared_experts.")

@@ -1,4 +1,6 @@
-"""Qwen3 in a few lines of PyTorch: the released names and arithmetic, whole sequences, no cache. B = sequences, S = tokens."""
+"""Qwen3 in a few lines of PyTorch: the released names and arithmetic, whole sequences, no cache. B = sequences, S =
+tokens.
+"""
 
 import json
 import os
@@ -17,13 +19,21 @@ def shapes(config):
     out = {"model.embed_tokens.weight": (c["vocab_size"], hidden), "model.norm.weight": (hidden,)}
     for layer in range(c["num_hidden_layers"]):
         p = f"model.layers.{layer}."
-        out.update({
-            p + "input_layernorm.weight": (hidden,), p + "post_attention_layernorm.weight": (hidden,),
-            p + "self_attn.q_proj.weight": (query, hidden), p + "self_attn.k_proj.weight": (shared, hidden),
-            p + "self_attn.v_proj.weight": (shared, hidden), p + "self_attn.o_proj.weight": (hidden, query),
-            p + "self_attn.q_norm.weight": (head,), p + "self_attn.k_norm.weight": (head,),
-            p + "mlp.gate_proj.weight": (inner, hidden), p + "mlp.up_proj.weight": (inner, hidden),
-            p + "mlp.down_proj.weight": (hidden, inner)})
+        out.update(
+            {
+                p + "input_layernorm.weight": (hidden,),
+                p + "post_attention_layernorm.weight": (hidden,),
+                p + "self_attn.q_proj.weight": (query, hidden),
+                p + "self_attn.k_proj.weight": (shared, hidden),
+                p + "self_attn.v_proj.weight": (shared, hidden),
+                p + "self_attn.o_proj.weight": (hidden, query),
+                p + "self_attn.q_norm.weight": (head,),
+                p + "self_attn.k_norm.weight": (head,),
+                p + "mlp.gate_proj.weight": (inner, hidden),
+                p + "mlp.up_proj.weight": (inner, hidden),
+                p + "mlp.down_proj.weight": (hidden, inner),
+            }
+        )
     return out
 
 
@@ -51,9 +61,9 @@ class Qwen3:
         batch, length, head = x.shape[0], x.shape[1], self.c["head_dim"]
         q, k, v = (self._linear(x, p + f"{n}_proj").reshape(batch, length, -1, head).transpose(1, 2) for n in "qkv")
         q, k = self._rotate(self._norm(q, p + "q_norm")), self._rotate(self._norm(k, p + "k_norm"))
-        group = q.shape[1] // k.shape[1]                                     # query head j uses key head j // group
+        group = q.shape[1] // k.shape[1]  # query head j uses key head j // group
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        scores = q @ k.transpose(-1, -2) * head ** -0.5
+        scores = q @ k.transpose(-1, -2) * head**-0.5
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         out = scores.masked_fill(later, float("-inf")).softmax(-1) @ v
         return self._linear(out.transpose(1, 2).reshape(batch, length, -1), p + "o_proj")
@@ -65,8 +75,9 @@ class Qwen3:
             p = f"model.layers.{layer}."
             x = x + self._attention(self._norm(x, p + "input_layernorm"), p + "self_attn.")
             n = self._norm(x, p + "post_attention_layernorm")
-            x = x + self._linear(F.silu(self._linear(n, p + "mlp.gate_proj")) * self._linear(n, p + "mlp.up_proj"),
-                                 p + "mlp.down_proj")
+            x = x + self._linear(
+                F.silu(self._linear(n, p + "mlp.gate_proj")) * self._linear(n, p + "mlp.up_proj"), p + "mlp.down_proj"
+            )
         return F.linear(self._norm(x, "model.norm"), self.w["model.embed_tokens.weight"])
 
 

@@ -1,4 +1,5 @@
-"""Everything in one process on a GPU machine: checks, the target's texts, both drafters, their figures and golden values.
+"""Everything in one process on a GPU machine: checks, the target's texts, both drafters, their figures and golden
+values.
 
     python3 tools/train/run_all.py --model models/k3-nano --text text.jsonl --out DIR
 
@@ -23,8 +24,14 @@ import train_qwen3
 from k3_target import Target
 from k3_text import K3Text
 
-SIZES = {"chat": (12288, 256), "long chat": (3072, 512), "raw": (4608, 512), "long raw": (1024, 1024),
-         "short": (6144, 160), "text": (1536, 512)}
+SIZES = {
+    "chat": (12288, 256),
+    "long chat": (3072, 512),
+    "raw": (4608, 512),
+    "long raw": (1024, 1024),
+    "short": (6144, 160),
+    "text": (1536, 512),
+}
 SHARES = {"chat": 0.45, "long chat": 0.12, "raw": 0.15, "long raw": 0.05, "short": 0.13, "text": 0.1}
 BEGIN = time.time()
 
@@ -78,8 +85,10 @@ def make_qwen(args, target, material, sets, held):
     folder, text = os.path.join(args.out, "qwen"), material.text
     os.makedirs(folder, exist_ok=True)
     pieces = list(train_qwen3.documents(text, sets))
-    tokenizer = train_qwen3.train_tokenizer([p for p, _ in pieces[::len(pieces) // 4000 + 1]] + material.seen["prose"],
-                                            os.path.join(folder, "tokenizer.json"))
+    tokenizer = train_qwen3.train_tokenizer(
+        [p for p, _ in pieces[:: len(pieces) // 4000 + 1]] + material.seen["prose"],
+        os.path.join(folder, "tokenizer.json"),
+    )
     encoded = tokenizer.encode_batch_fast([p for p, _ in pieces], add_special_tokens=False)
     end = [train_qwen3.CONFIG["eos_token_id"]]
     ids = [id_ for one, (_, stopped) in zip(encoded, pieces) for id_ in one.ids + (end if stopped else [])]
@@ -112,8 +121,12 @@ def against_transformers(folder, tokenizer):
     theirs = transformers.Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     with torch.no_grad():
         expected, got = theirs(ids).logits, qwen3.load(folder).logits(ids)
-    return {"version": transformers.__version__, "relative error": check.relative(got, expected),
-            "largest difference": float((got - expected).abs().max()), "same argmax": bool((got.argmax(-1) == expected.argmax(-1)).all())}
+    return {
+        "version": transformers.__version__,
+        "relative error": check.relative(got, expected),
+        "largest difference": float((got - expected).abs().max()),
+        "same argmax": bool((got.argmax(-1) == expected.argmax(-1)).all()),
+    }
 
 
 def main():
@@ -142,7 +155,9 @@ def main():
     sizes = {kind: (max(8, count // args.shrink), length) for kind, (count, length) in SIZES.items()}
     sets = generate.make_sets(target, material, sizes, 3072, args.seed + 2)
     counts = {kind: sum(int(batch.valid.sum()) for batch in batches) for kind, batches in sets.items()}
-    written = {kind: sum(int(batch.written.sum()) for batch in batches) for kind, batches in sets.items() if kind != "text"}
+    written = {
+        kind: sum(int(batch.written.sum()) for batch in batches) for kind, batches in sets.items() if kind != "text"
+    }
     log("tokens", json.dumps(counts), "written by the target", json.dumps(written))
     report = {"tokens": counts, "written by the target": written, "questions by the target": asked}
     report["dspark"] = make_dspark(args, target, sets, held, config)

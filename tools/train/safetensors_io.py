@@ -1,6 +1,7 @@
 """Reads and writes safetensors files with nothing but PyTorch and the standard library.
 
-Written files are canonical: names sorted bytewise, offsets from 0 without gaps, the header padded with spaces to 8 bytes.
+Written files are canonical: names sorted bytewise, offsets from 0 without gaps, the header padded with spaces to 8
+bytes.
 """
 
 import json
@@ -38,8 +39,11 @@ def write_safetensors(path, tensors, metadata=None):
         if tensor.dtype == torch.bfloat16:
             flat = flat.view(torch.int16)
         data = flat.numpy().tobytes()
-        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape),
-                        "data_offsets": [offset, offset + len(data)]}
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [offset, offset + len(data)],
+        }
         offset += len(data)
         chunks.append(data)
     text = json.dumps(header, separators=(",", ":")).encode()

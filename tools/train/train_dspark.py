@@ -1,7 +1,8 @@
 """Trains a DSpark drafter on sequences that the target wrote, against the target's own distributions.
 
-Per step: some sequences, 32 anchors in each, a block of seven rows at every anchor. Row k is scored against the target's
-distribution at position p + k; the token before it is the true one. The target, its embedding and its head stay as they are.
+Per step: some sequences, 32 anchors in each, a block of seven rows at every anchor. Row k is scored against the
+target's distribution at position p + k; the token before it is the true one. The target, its embedding and its head
+stay as they are.
 """
 
 import math
@@ -13,7 +14,7 @@ import torch.nn.functional as F
 import dspark
 
 ANCHORS = 32
-DECAY = 4.0                                 # weight of row k: exp(-k / DECAY)
+DECAY = 4.0  # weight of row k: exp(-k / DECAY)
 
 
 class Sampler:
@@ -47,7 +48,7 @@ def candidates(batch):
 def gather(batch, pick, anchors, rows):
     """Of the drawn sequences: taps, anchor tokens, labels, tokens before the labels, validity [b, A, K], final rows."""
     tokens, written = batch.tokens[pick], batch.written[pick]
-    position = anchors.unsqueeze(-1) + torch.arange(rows + 1, device=tokens.device)               # [b, A, K + 1]
+    position = anchors.unsqueeze(-1) + torch.arange(rows + 1, device=tokens.device)  # [b, A, K + 1]
     inside = position < tokens.shape[1]
     position = position.clamp(max=tokens.shape[1] - 1)
     flat = position.flatten(1)
@@ -65,9 +66,9 @@ def loss_of(model, target, drawn, anchors):
     log_draft = logits.log_softmax(-1)
     with torch.no_grad():
         wanted = target.logits(final).softmax(-1)
-    distance = (log_draft.exp() - wanted).abs().sum(-1)                                           # 0 .. 2
+    distance = (log_draft.exp() - wanted).abs().sum(-1)  # 0 .. 2
     entropy = -log_draft.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-    agreement = (1 - distance / 2).detach()                   # how often sampled drafting would accept
+    agreement = (1 - distance / 2).detach()  # how often sampled drafting would accept
     sure = F.binary_cross_entropy_with_logits(confidence, agreement.clamp(0, 1), reduction="none")
     weight = torch.exp(-torch.arange(model.block, device=h.device) / DECAY) * valid
     loss = ((0.1 * entropy + 0.9 * distance + sure) * weight).sum() / weight.sum()
