@@ -76,7 +76,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!made) return 0;
   Session session(std::move(*made));
   const SnapshotIdentity identity{7, "fuzz"};
-  MakeRight(state, latents, identity, SnapshotShape(session.state()), data[0]);
+  MakeRight(state, latents, identity, SnapshotShape(session.state().CurrentKdaBytes().size(), session.state().mla()),
+            data[0]);
   const Status read = SnapshotFiles::Read(state, latents, identity, wanted, session);
   Require(session.length() == static_cast<int64_t>(session.tokens().size()));
   Require(read.has_value() == (session.length() > 0));

@@ -7,6 +7,7 @@
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
 #include "app/tap_recorder.h"
+#include "base/float_types.h"
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/safetensors_writer.h"
 
@@ -51,8 +52,9 @@ void AddState(const ModelSpec& spec, const SequenceState& state, TensorList& lis
     const PagedRows rows = state.CurrentMla(layer.mla_index);
     std::vector<float> latent, rope;
     for (int64_t r = 0; r < rows.rows; ++r) {
-      latent.insert(latent.end(), rows.row(r), rows.row(r) + spec.kv_lora_rank);
-      rope.insert(rope.end(), rows.row(r) + spec.kv_lora_rank, rows.row(r) + rows.width);
+      for (int64_t c = 0; c < rows.width; ++c)
+        (c < spec.kv_lora_rank ? latent : rope)
+            .push_back(rows.is_bf16() ? Bf16ToFloat(rows.bf16_row(r)[c]) : rows.row(r)[c]);
     }
     list.Add("state.latent." + std::to_string(l), DType::kF32, {rows.rows, spec.kv_lora_rank}, std::move(latent));
     list.Add("state.rope_key." + std::to_string(l), DType::kF32, {rows.rows, spec.qk_rope_head_dim}, std::move(rope));

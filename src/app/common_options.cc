@@ -17,7 +17,8 @@ void CommonOptions::AddTo(CLI::App& app) {
       ->type_name("SIZE");
   app.add_option("--expert-cache", expert_cache, "Memory for cached experts (default: what the rest leaves)")
       ->type_name("SIZE");
-  app.add_option("--threads", threads, "Threads that compute (default: one for each fast core)")->check(CLI::Range(1, 1024));
+  app.add_option("--threads", threads, "Threads that compute (default: one for each fast core)")
+      ->check(CLI::Range(1, 1024));
   app.add_option("--pin", pin, "Threads on cores of their own: auto or off (for machines shared with others)");
   app.add_option("--context", context, "Most tokens of a conversation (default: 8192 or the model's limit)")
       ->check([](const std::string& text) { return CheckWhole(text, 1); });
@@ -32,6 +33,8 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--expert-trace", expert_trace, "Write which experts every step wanted (for bench cache)")
       ->type_name("FILE");
   app.add_option("--dense-mode", dense_mode, "Dense weights: auto, resident or stream");
+  app.add_option("--kv-dtype", kv_dtype,
+                 "Latents of the context: f32, or bf16 for half their memory and other results");
   app.add_option("--state-dir", state_dir, "Folder for what is kept between runs")->type_name("DIR");
   app.add_flag("--no-state", no_state, "Keep nothing between runs");
   app.add_flag("--quiet", quiet, "No plan and no progress on stderr");
@@ -84,6 +87,8 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
     return refuse("--warm-start " + warm_start + ": expected auto or off");
   out.warm_start = warm_start == "auto";
   out.expert_trace = expert_trace;
+  if (kv_dtype != "f32" && kv_dtype != "bf16") return refuse("--kv-dtype " + kv_dtype + ": expected f32 or bf16");
+  out.kv_dtype = kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
   if (dense_mode == "auto")
     out.dense_mode = DenseMode::kAuto;
   else if (dense_mode == "resident")

@@ -20,7 +20,8 @@ struct CommonOptions {
   std::string memory, expert_cache;  // sizes as written
   int threads = 0;
   int64_t context = 0, chunk = 0;
-  std::string device = "auto", isa = "auto", io = "auto", dense_mode = "auto", prefetch = "auto", pin = "auto";
+  std::string device = "auto", isa = "auto", io = "auto", dense_mode = "auto", prefetch = "auto", pin = "auto",
+              kv_dtype = "f32";
   std::string warm_start = "auto", expert_trace;
   std::string state_dir;
   bool no_state = false;

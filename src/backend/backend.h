@@ -55,6 +55,7 @@ class Backend {
   virtual void ExpertMlp(const ExpertMlpArgs& args) = 0;
   virtual void CombineExperts(const CombineExpertsArgs& args) = 0;
   virtual void AddExpert(const AddExpertArgs& args) = 0;
+  virtual void Store(const StoreArgs& args) = 0;
   virtual void Copy(const CopyArgs& args) = 0;
   virtual void Add(const AddArgs& args) = 0;
 

@@ -152,6 +152,11 @@ void CheckArgs(const AddExpertArgs& args) {
     DFIN_CHECK(route >= 0 && static_cast<size_t>(route) < slots, "route outside 0 .. R * top_k - 1");
 }
 
+void CheckArgs(const StoreArgs& args) {
+  DFIN_CHECK((args.out.f32 == nullptr) != (args.out.bf16 == nullptr), "out is of one type");
+  DFIN_CHECK(args.out.rows == args.x.rows && args.out.width == args.x.width, "shapes differ");
+}
+
 void CheckArgs(const CopyArgs& args) { DFIN_CHECK(HasShape(args.out, args.x.rows, args.x.width), "shapes differ"); }
 void CheckArgs(const AddArgs& args) { DFIN_CHECK(HasShape(args.out, args.x.rows, args.x.width), "shapes differ"); }
 

@@ -24,6 +24,7 @@ void CheckArgs(const SituGluArgs& args);
 void CheckArgs(const ExpertMlpArgs& args);
 void CheckArgs(const CombineExpertsArgs& args);
 void CheckArgs(const AddExpertArgs& args);
+void CheckArgs(const StoreArgs& args);
 void CheckArgs(const CopyArgs& args);
 void CheckArgs(const AddArgs& args);
 

@@ -101,7 +101,8 @@ inline constexpr int64_t kMlaGrid = 64;
 struct MlaAttendArgs {
   ConstRows q;           // [R, heads * (nope + rope)], per head nope then rope
   TensorView kv_b_proj;  // [heads * (nope + v_dim), latent] BF16, per head nope key rows then v_dim value rows
-  PagedRows cache;       // [first_position + R, latent + rope]: normalised latent, then the shared rope key
+  // [first_position + R, latent + rope]: normalised latent, then the shared rope key; BF16 values are widened
+  PagedRows cache;
   int64_t first_position = 0;  // position of q's row 0; row r sees cache rows 0 .. first_position + r
   int64_t heads = 0;
   int64_t nope = 0, rope = 0, v_dim = 0, latent = 0;
@@ -176,6 +177,12 @@ struct AddExpertArgs {
   std::span<const int32_t> order;   // [R * top_k], as above
   int64_t top_k = 0;
   Rows out;                         // [R, L], in and out
+};
+
+// out = x, in float32 or rounded to the nearest BF16 (ties to even).
+struct StoreArgs {
+  ConstRows x;     // [R, width]
+  PackedRows out;  // [R, width]
 };
 
 // out = x, or out += x.

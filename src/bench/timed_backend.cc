@@ -57,6 +57,9 @@ class TimedBackend final : public Backend {
   void CombineExperts(const CombineExpertsArgs& args) override {
     Time(TimedOperation::kOthers, [&] { backend_->CombineExperts(args); });
   }
+  void Store(const StoreArgs& args) override {
+    Time(TimedOperation::kOthers, [&] { backend_->Store(args); });
+  }
   void AddExpert(const AddExpertArgs& args) override {
     Time(TimedOperation::kOthers, [&] { backend_->AddExpert(args); });
   }

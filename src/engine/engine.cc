@@ -50,6 +50,7 @@ struct Engine::Parts {
   std::unique_ptr<ExpertUsage> usage;
   std::string usage_folder;  // "": not kept
   bool prefetch = true;
+  DType kv_dtype = DType::kF32;
   bool warm_start = false;
   std::unique_ptr<ExpertTraceWriter> trace;
   std::unique_ptr<ExpertCache> cache;
@@ -226,6 +227,7 @@ Status Engine::Parts::Open(const EngineOptions& options, const EngineContext& co
   if (!interleave.status()) context.logger.Warn(interleave.status().error().message());
   if (options.usage_counts) usage_folder = options.state_dir;
   prefetch = options.prefetch;
+  kv_dtype = options.kv_dtype;
   warm_start = options.warm_start;
   DFIN_TRY_VOID(OpenFiles(options, context));
   DFIN_TRY_VOID(StartReaders(options, context));
@@ -306,7 +308,7 @@ std::string Engine::Describe() const {
 }
 
 Result<Session> Engine::NewSession() const {
-  DFIN_TRY(SequenceState state, SequenceState::Create(spec(), parts_->plan.context));
+  DFIN_TRY(SequenceState state, SequenceState::Create(spec(), parts_->plan.context, parts_->kv_dtype));
   return Session(std::move(state));
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "tensor/dtype.h"
+
 namespace deltafin {
 
 enum class DenseMode : uint8_t {
@@ -23,11 +25,13 @@ struct EngineOptions {
   std::optional<uint64_t> expert_cache = {};  // --expert-cache: bytes of expert slots; default: what the rest leaves
   int threads = 0;                            // --threads: 0 = every fast core
   bool pin = true;                            // --pin: each worker runs on a core of its own
-  int64_t context = 0;                        // --context: most tokens of a sequence; 0 = default
-  int64_t chunk = 0;                          // --chunk: prompt tokens computed together; 0 = from the memory plan
-  std::string device = "auto";                // --device: auto | cpu | reference
-  std::string isa = "auto";                   // --isa: auto | avx2 | avx512 | neon
-  std::string io = "auto";                    // --io: auto | uring | pread
+  // --kv-dtype: the type in which latents are kept; kBF16 halves their memory and changes results
+  DType kv_dtype = DType::kF32;
+  int64_t context = 0;          // --context: most tokens of a sequence; 0 = default
+  int64_t chunk = 0;            // --chunk: prompt tokens computed together; 0 = from the memory plan
+  std::string device = "auto";  // --device: auto | cpu | reference
+  std::string isa = "auto";     // --isa: auto | avx2 | avx512 | neon
+  std::string io = "auto";      // --io: auto | uring | pread
   // --experts: folders of an expert set; empty: those that pack noted for this model, else the shards
   std::vector<std::string> experts = {};
   std::string dense = {};     // --dense: folder of packed dense weights; "": they are read from the shards
@@ -38,8 +42,8 @@ struct EngineOptions {
   bool warm_start = false;
   std::string expert_trace = {};  // --expert-trace: file for the experts that every step wanted; "" = none
   DenseMode dense_mode = DenseMode::kAuto;
-  std::string state_dir = {};  // --state-dir: "" = keep nothing (--no-state)
-  bool usage_counts = true;    // counts of use are taken from there and added to; off in benchmarks
+  std::string state_dir = {};      // --state-dir: "" = keep nothing (--no-state)
+  bool usage_counts = true;        // counts of use are taken from there and added to; off in benchmarks
   int64_t prefix_checkpoints = 0;  // that a prefix cache should have room for, where memory allows
   // Rows that the caller keeps in memory as results: logits of every token, and with taps every intermediate value.
   int64_t result_logit_rows = 0;

@@ -9,22 +9,6 @@ bool Contains(std::span<const TokenId> tokens, TokenId token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
 }
 
-// The session becomes the longest prefix of `tokens` that it or the cache holds. True: all of them, with the logits.
-Result<bool> TakeKept(Session& session, const GenerationRequest& request, std::span<const TokenId> tokens,
-                      std::span<float> logits) {
-  const std::vector<TokenId>& held = session.tokens();
-  const bool goes_on = held.size() < tokens.size() && std::equal(held.begin(), held.end(), tokens.begin());
-  const auto kept = request.prefix_cache->Match(tokens, request.conversation);
-  if (kept == nullptr || (goes_on && held.size() >= kept->tokens.size())) {
-    if (!goes_on) session.Reset();
-    return false;
-  }
-  DFIN_TRY_VOID(session.Restore(*kept));
-  if (kept->tokens.size() < tokens.size()) return false;
-  std::copy(kept->logits.begin(), kept->logits.end(), logits.begin());
-  return true;
-}
-
 // A cache that cannot keep something costs time later, and nobody an answer now.
 void Keep(const Session& session, const GenerationRequest& request, std::span<const float> logits) {
   if (request.prefix_cache != nullptr) (void)request.prefix_cache->Keep(session, request.conversation, logits);
@@ -37,7 +21,7 @@ Status ReadPrompt(Engine& engine, Session& session, const GenerationRequest& req
     *tokens_read = static_cast<int64_t>(tokens.size());
     return engine.Feed(session, tokens, row, request.cancel);
   }
-  DFIN_TRY(const bool all, TakeKept(session, request, tokens, logits));
+  DFIN_TRY(const bool all, request.prefix_cache->Resume(tokens, request.conversation, session, logits));
   const std::span<const TokenId> rest = tokens.subspan(session.tokens().size());
   PrefixCacheCounters& counters = request.prefix_cache->counters();
   counters.tokens_wanted += tokens.size();

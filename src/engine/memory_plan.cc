@@ -92,7 +92,7 @@ class Planner {
     if (options_.prefix_checkpoints == 0) return;
     const uint64_t logits = static_cast<uint64_t>(spec_.vocab_size) * 4;
     const uint64_t one = SequenceState::KdaBytes(spec_) / 2 + logits + static_cast<uint64_t>(plan_.context) * 4;
-    const uint64_t latents = SequenceState::MlaBytes(spec_, plan_.context);
+    const uint64_t latents = SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype);
     const uint64_t wanted = static_cast<uint64_t>(options_.prefix_checkpoints) * one + latents;
     const uint64_t room = std::min(wanted, above_floor / kPrefixCacheDivisor);
     if (room >= one) plan_.prefix_cache_bytes = room;
@@ -101,8 +101,8 @@ class Planner {
   // Everything but dense weights and expert slots, for a chunk of so many rows.
   uint64_t FixedBytes(int64_t chunk) const {
     return facts_.program + options_.tokenizer_bytes + facts_.io_bytes + SequenceState::KdaBytes(spec_) +
-           SequenceState::MlaBytes(spec_, plan_.context) + StepBytes(chunk) + ResultBytes() + ReserveBytes() +
-           plan_.prefix_cache_bytes;
+           SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype) + StepBytes(chunk) + ResultBytes() +
+           ReserveBytes() + plan_.prefix_cache_bytes;
   }
   // What the caller keeps: see EngineOptions. A tap row has three [H] values and a route a layer, embedding and norm.
   uint64_t ResultBytes() const {
@@ -125,7 +125,7 @@ class Planner {
   // A budget larger than everything there is to hold needs no larger reserve.
   uint64_t ReserveBytes() const {
     const uint64_t everything = AllDense() + static_cast<uint64_t>(plan_.experts_total) * facts_.slot_bytes +
-                                SequenceState::MlaBytes(spec_, plan_.context);
+                                SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype);
     return kReserveFixed + std::min(plan_.budget, everything) / kReserveDivisor;
   }
 
@@ -260,7 +260,8 @@ class Planner {
                   " streamed for every step"));
     add("expert slots", static_cast<uint64_t>(plan_.expert_slots) * facts_.slot_bytes,
         Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts", PagesNote()));
-    add("MLA cache", SequenceState::MlaBytes(spec_, plan_.context), Cat(plan_.context, " tokens, taken as they come"));
+    add("MLA cache", SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype),
+        Cat(plan_.context, " tokens", options_.kv_dtype == DType::kF32 ? "" : " in BF16", ", taken as they come"));
     add("KDA state", SequenceState::KdaBytes(spec_), "current and next");
     if (plan_.prefix_cache_bytes != 0)
       add("prefix cache", plan_.prefix_cache_bytes, "kept beginnings of conversations");

@@ -31,6 +31,35 @@ std::shared_ptr<const SessionCheckpoint> PrefixCache::Match(std::span<const Toke
   return best->checkpoint;
 }
 
+Result<bool> PrefixCache::Resume(std::span<const TokenId> tokens, uint64_t conversation, Session& session,
+                                 std::span<float> logits) {
+  const std::vector<TokenId>& held = session.tokens();
+  const bool goes_on = held.size() < tokens.size() && std::equal(held.begin(), held.end(), tokens.begin());
+  if (!goes_on) session.Reset();
+  const auto kept = Match(tokens, conversation);
+  const int64_t in_memory = kept == nullptr ? 0 : kept->position();
+  const int64_t at_hand = std::max(session.length(), in_memory);
+  if (files_ != nullptr && files_->Restore(tokens, at_hand, session)) {
+    if (session.length() > at_hand) return false;
+  }
+  if (in_memory <= session.length()) return false;
+  DFIN_TRY_VOID(session.Restore(*kept));
+  if (kept->tokens.size() < tokens.size()) return false;
+  std::copy(kept->logits.begin(), kept->logits.end(), logits.begin());
+  return true;
+}
+
+Result<bool> PrefixCache::SaveNext() {
+  if (files_ == nullptr) return false;
+  Entry* next = nullptr;
+  for (Entry& entry : entries_)
+    if (!entry.saved && (next == nullptr || entry.used > next->used)) next = &entry;
+  if (next == nullptr) return false;
+  next->saved = true;
+  DFIN_TRY_VOID(files_->Keep(*next->checkpoint));
+  return true;
+}
+
 void PrefixCache::Count(const SessionCheckpoint& checkpoint) {
   bytes_ += OwnBytes(checkpoint);
   for (const MlaPage& page : checkpoint.state.mla().pages())

@@ -118,18 +118,21 @@ LatentsEnd EndOfShared(const SnapshotSource& file, const SnapshotHead& head, con
   return end;
 }
 
-// One record more: up to the end of a page or of the session.
-bool AppendLatents(OpenFile& file, const SnapshotShape& shape, const Session& session, LatentsEnd* end) {
+// One record more: up to the end of a page or of the tokens.
+bool AppendLatents(OpenFile& file, const SnapshotShape& shape, std::span<const TokenId> tokens, const MlaCache& mla,
+                   LatentsEnd* end) {
   constexpr int64_t kPage = MlaCache::kPagePositions;
-  const int64_t count = std::min(kPage - end->position % kPage, session.length() - end->position);
+  const int64_t count = std::min(kPage - end->position % kPage, static_cast<int64_t>(tokens.size()) - end->position);
   const auto part = [&](int64_t layer) {
-    const float* first = session.state().CurrentMla(static_cast<int32_t>(layer)).row(end->position);
-    return std::as_bytes(std::span(first, static_cast<size_t>(count * shape.mla_width)));
+    const PagedRows rows = mla.View(layer, static_cast<int64_t>(tokens.size()));
+    const auto values = static_cast<size_t>(count * shape.mla_width);
+    return rows.is_bf16() ? std::as_bytes(std::span(rows.bf16_row(end->position), values))
+                          : std::as_bytes(std::span(rows.row(end->position), values));
   };
   LatentsRecord record{};
   record.first = static_cast<uint32_t>(end->position);
   record.count = static_cast<uint32_t>(count);
-  record.tokens_hash = HashOfTokens(std::span(session.tokens()).subspan(record.first, record.count), end->tokens_hash);
+  record.tokens_hash = HashOfTokens(tokens.subspan(record.first, record.count), end->tokens_hash);
   record.payload_hash = record.tokens_hash;
   for (int64_t layer = 0; layer < shape.mla_layers; ++layer)
     record.payload_hash = Hash64(part(layer), record.payload_hash);
@@ -145,7 +148,7 @@ bool AppendLatents(OpenFile& file, const SnapshotShape& shape, const Session& se
 // Reads the latents of `tokens` behind what the state holds; the checksums of what they are computed from are right.
 Status SnapshotFiles::ReadLatents(const SnapshotSource& file, const SnapshotIdentity& identity, uint64_t last_hash,
                                   std::span<const TokenId> tokens, SequenceState& to) {
-  const SnapshotShape shape(to);
+  const SnapshotShape shape(to.CurrentKdaBytes().size(), to.mla());
   SnapshotHead head;
   if (!file.Read(0, BytesOf(head))) return Fail(ErrorCode::kCorrupt, "the latents are cut short");
   DFIN_TRY_VOID(CheckSnapshotHead(head, kLatentsMagic, identity, shape));
@@ -160,8 +163,7 @@ Status SnapshotFiles::ReadLatents(const SnapshotSource& file, const SnapshotIden
     tokens_hash = HashOfTokens(tokens.subspan(r.first, r.count), tokens_hash);
     uint64_t hash = tokens_hash, at = placed.at;
     for (int64_t layer = 0; layer < shape.mla_layers; ++layer) {
-      const Rows rows = to.NextMla(static_cast<int32_t>(layer), r.first, r.count);
-      const MutBytes bytes = std::as_writable_bytes(std::span(rows.data, static_cast<size_t>(rows.rows * rows.width)));
+      const MutBytes bytes = to.NextMla(static_cast<int32_t>(layer), r.first, r.count).bytes();
       if (!file.Read(at, bytes)) return Fail(ErrorCode::kCorrupt, "the latents are cut short");
       hash = Hash64(Bytes(bytes), hash);
       at += bytes.size();
@@ -179,7 +181,8 @@ Status SnapshotFiles::Read(const SnapshotSource& state, const SnapshotSource& la
   SnapshotBody body{};
   uint64_t kda_at = 0;
   const int64_t most = std::min(static_cast<int64_t>(wanted.size()), session.capacity());
-  DFIN_TRY(const std::vector<TokenId> tokens, ReadBody(state, identity, SnapshotShape(to), most, &body, &kda_at));
+  DFIN_TRY(const std::vector<TokenId> tokens,
+           ReadBody(state, identity, {to.CurrentKdaBytes().size(), to.mla()}, most, &body, &kda_at));
   if (!std::equal(tokens.begin(), tokens.end(), wanted.begin()))
     return Fail(ErrorCode::kNotFound, "of other tokens than those that are wanted");
   DFIN_TRY_VOID(ReadLatents(latents, identity, body.latents_hash, tokens, to));
@@ -202,42 +205,67 @@ Status SnapshotFiles::Load(std::span<const TokenId> wanted, Session& session) co
   return FailWith(std::move(read), StatePath());
 }
 
-Status SnapshotFiles::SaveLatents(const Session& session, uint64_t* last_hash) const {
+// What is to be kept.
+struct SnapshotFiles::Content {
+  const std::vector<TokenId>& tokens;
+  Bytes kda;
+  const MlaCache& mla;
+
+  SnapshotShape shape() const { return {kda.size(), mla}; }
+};
+
+Status SnapshotFiles::SaveLatents(const Content& content, uint64_t* last_hash) const {
   OpenFile file(LatentsPath(), O_RDWR | O_CREAT);
   if (!file.ok()) return file.Fails(LatentsPath(), "open");
-  const SnapshotShape shape(session.state_);
+  const SnapshotShape shape = content.shape();
   SnapshotHead head;
   const bool usable = file.Read(0, BytesOf(head)) && CheckSnapshotHead(head, kLatentsMagic, identity_, shape);
   if (!usable) {
     head = MakeSnapshotHead(kLatentsMagic, identity_, shape);
     if (!file.CutTo(0) || !file.Append(BytesOf(head))) return file.Fails(LatentsPath(), "write");
   }
-  LatentsEnd end = EndOfShared(file, head, shape, session.tokens_);
+  LatentsEnd end = EndOfShared(file, head, shape, content.tokens);
   if (end.bytes != file.size() && !file.CutTo(end.bytes)) return file.Fails(LatentsPath(), "shorten");
-  while (end.position < session.length())
-    if (!AppendLatents(file, shape, session, &end)) return file.Fails(LatentsPath(), "write");
+  while (end.position < static_cast<int64_t>(content.tokens.size()))
+    if (!AppendLatents(file, shape, content.tokens, content.mla, &end)) return file.Fails(LatentsPath(), "write");
   if (!file.Flush()) return file.Fails(LatentsPath(), "flush");
   *last_hash = end.hash;
   return {};
 }
 
 Status SnapshotFiles::Save(const Session& session) const {
-  DFIN_CHECK(session.length() > 0, "an empty session is not kept");
+  return Save(Content{session.tokens_, session.state_.CurrentKdaBytes(), session.state_.mla()});
+}
+
+Status SnapshotFiles::Save(const SessionCheckpoint& checkpoint) const {
+  return Save(Content{checkpoint.tokens, checkpoint.state.kda(), checkpoint.state.mla()});
+}
+
+Status SnapshotFiles::Save(const Content& content) const {
+  DFIN_CHECK(!content.tokens.empty(), "an empty session is not kept");
   SnapshotBody body{};
-  DFIN_TRY_VOID(SaveLatents(session, &body.latents_hash));
-  const SnapshotHead head = MakeSnapshotHead(kStateMagic, identity_, SnapshotShape(session.state_));
-  const std::vector<TokenId> tokens = PaddedTokens(session.tokens_);
-  const Bytes kda = session.state_.CurrentKdaBytes();
-  body.positions = session.tokens_.size();
+  DFIN_TRY_VOID(SaveLatents(content, &body.latents_hash));
+  const SnapshotHead head = MakeSnapshotHead(kStateMagic, identity_, content.shape());
+  const std::vector<TokenId> tokens = PaddedTokens(content.tokens);
+  body.positions = content.tokens.size();
   body.tokens_hash = HashOfTokens(tokens, 0);
-  body.kda_hash = Hash64(kda);
+  body.kda_hash = Hash64(content.kda);
   body.hash = HashOf(body);
   DFIN_TRY(AtomicFile file, AtomicFile::Create(StatePath()));
   DFIN_TRY_VOID(file.Write(std::as_bytes(std::span(&head, 1))));
   DFIN_TRY_VOID(file.Write(BytesOf(body)));
   DFIN_TRY_VOID(file.Write(std::as_bytes(std::span(tokens))));
-  DFIN_TRY_VOID(file.Write(kda));
+  DFIN_TRY_VOID(file.Write(content.kda));
   return file.Publish();
+}
+
+Result<std::vector<TokenId>> SnapshotFiles::ReadTokens(const Session& like) const {
+  const OpenFile state(StatePath(), O_RDONLY);
+  if (!state.ok()) return state.Fails(StatePath(), "open");
+  const SequenceState& shape = like.state();
+  SnapshotBody body{};
+  uint64_t kda_at = 0;
+  return ReadBody(state, identity_, {shape.CurrentKdaBytes().size(), shape.mla()}, like.capacity(), &body, &kda_at);
 }
 
 void SnapshotFiles::Remove() const {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -45,6 +46,9 @@ class SnapshotFiles {
   // Of a session that is not empty. What an earlier Save() kept stays usable until this one is complete, as long as the
   // session goes on from it.
   Status Save(const Session& session) const;
+  Status Save(const SessionCheckpoint& checkpoint) const;
+  // Of what is kept, without its state; its latents are not looked at. `like`: a session as it was kept.
+  Result<std::vector<TokenId>> ReadTokens(const Session& like) const;
   void Remove() const;
 
   // Load() of files that are open.
@@ -57,7 +61,9 @@ class SnapshotFiles {
  private:
   static Status ReadLatents(const SnapshotSource& file, const SnapshotIdentity& identity, uint64_t last_hash,
                             std::span<const TokenId> tokens, SequenceState& to);
-  Status SaveLatents(const Session& session, uint64_t* last_hash) const;
+  struct Content;
+  Status Save(const Content& content) const;
+  Status SaveLatents(const Content& content, uint64_t* last_hash) const;
 
   std::string stem_;
   SnapshotIdentity identity_;

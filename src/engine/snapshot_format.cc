@@ -20,15 +20,16 @@ Bytes BeforeHash(const T& value) {
 
 }  // namespace
 
-SnapshotShape::SnapshotShape(const SequenceState& state)
-    : kda_bytes(state.CurrentKdaBytes().size()), mla_layers(state.mla_layers()), mla_width(state.mla_width()) {}
+SnapshotShape::SnapshotShape(uint64_t kda_bytes, const MlaCache& mla)
+    : kda_bytes(kda_bytes), mla_layers(mla.layers()), mla_width(mla.width()), latents(mla.dtype()) {}
 
 SnapshotHead MakeSnapshotHead(std::string_view magic, const SnapshotIdentity& identity, const SnapshotShape& shape) {
   SnapshotHead head{};
   std::copy(magic.begin(), magic.end(), head.magic);
   const size_t name = std::min(identity.backend.size(), sizeof head.backend);
   std::copy_n(identity.backend.begin(), name, head.backend);
-  std::memcpy(head.dtype, "f32", 3);
+  const std::string_view dtype = shape.latents == DType::kF32 ? "f32" : "bf16";
+  std::copy(dtype.begin(), dtype.end(), head.dtype);
   head.fingerprint = identity.fingerprint;
   head.kda_bytes = shape.kda_bytes;
   head.mla_layers = static_cast<uint32_t>(shape.mla_layers);
@@ -50,6 +51,9 @@ Status CheckSnapshotHead(const SnapshotHead& head, std::string_view magic, const
     return Fail(ErrorCode::kUnsupported, "computed by ",
                 std::string(head.backend, strnlen(head.backend, sizeof head.backend)),
                 ", whose bits differ from those of ", identity.backend);
+  if (std::memcmp(head.dtype, own.dtype, sizeof head.dtype) != 0)
+    return Fail(ErrorCode::kUnsupported, "made with --kv-dtype ", std::string(head.dtype, strnlen(head.dtype, 8)),
+                ", this run has ", std::string(own.dtype, strnlen(own.dtype, 8)));
   if (head.hash != own.hash) return Fail(ErrorCode::kUnsupported, "computed by another version of the program");
   return {};
 }

@@ -19,7 +19,7 @@ namespace deltafin {
 struct SnapshotHead {
   char magic[8];
   char backend[32];  // padded with zeros
-  char dtype[8];     // "f32"
+  char dtype[8];     // of the latents: "f32" or "bf16"
   uint64_t fingerprint;
   uint64_t kda_bytes;  // of the KDA state
   uint32_t mla_layers;
@@ -62,9 +62,10 @@ struct PlacedLatents {
 struct SnapshotShape {
   uint64_t kda_bytes = 0;
   int64_t mla_layers = 0, mla_width = 0;
-  explicit SnapshotShape(const SequenceState& state);
+  DType latents = DType::kF32;
+  SnapshotShape(uint64_t kda_bytes, const MlaCache& mla);
   uint64_t PayloadBytes(int64_t count) const {
-    return static_cast<uint64_t>(mla_layers * mla_width * count) * sizeof(float);
+    return static_cast<uint64_t>(mla_layers * mla_width * count * ByteSize(latents));
   }
 };
 

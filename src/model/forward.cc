@@ -98,16 +98,10 @@ void KimiDeltaAttention(Model& m, const LayerSpec& layer, const KdaWeights& w, c
 }
 
 // The latents of a segment's rows and their shared key part go into its cache, page by page.
-void KeepLatents(Model& m, const LayerSpec& layer, const MlaWeights& w, const Segment& s) {
-  const int64_t rank = m.spec.kv_lora_rank, rope = m.spec.qk_rope_head_dim;
+void KeepLatents(Model& m, const LayerSpec& layer, const Segment& s) {
   for (int64_t done = 0; done < s.rows;) {
-    const Rows fresh = s.state->NextMla(layer.mla_index, done, s.rows - done);
-    const Rows kv_a = m.a.mla.kv_a.Slice(s.first_row + done, fresh.rows);
-    m.backend.RmsNorm({.x = kv_a.Columns(0, rank),
-                       .weight = w.kv_a_layernorm,
-                       .eps = kLowRankNormEps,
-                       .out = fresh.Columns(0, rank)});
-    m.backend.Copy({.x = kv_a.Columns(rank, rope), .out = fresh.Columns(rank, rope)});
+    const PackedRows fresh = s.state->NextMla(layer.mla_index, done, s.rows - done);
+    m.backend.Store({.x = m.a.mla.kv_a.Slice(s.first_row + done, fresh.rows), .out = fresh});
     done += fresh.rows;
   }
 }
@@ -127,7 +121,9 @@ void GatedMla(Model& m, const LayerSpec& layer, const MlaWeights& w, const StepB
     m.backend.LinearGroup({.x = m.a.x, .parts = std::span(projections).first(h.first == 0 ? 3 : 1)});
     if (h.first == 0) {
       m.backend.RmsNorm({.x = t.q_a, .weight = w.q_a_layernorm, .eps = kLowRankNormEps, .out = t.q_a});
-      for (const Segment& s : batch.segments) KeepLatents(m, layer, w, s);
+      const Rows latent = t.kv_a.Columns(0, spec.kv_lora_rank);
+      m.backend.RmsNorm({.x = latent, .weight = w.kv_a_layernorm, .eps = kLowRankNormEps, .out = latent});
+      for (const Segment& s : batch.segments) KeepLatents(m, layer, s);
     }
     const LinearGroupArgs::Part queries = {w.q_b_proj, q, h.first * query};
     m.backend.LinearGroup({.x = t.q_a, .parts = {&queries, 1}});

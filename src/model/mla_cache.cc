@@ -23,7 +23,7 @@ Result<MlaPage> MlaPage::Create(uint64_t bytes) {
   return MlaPage(header);
 }
 
-float* MlaPage::data() const { return reinterpret_cast<float*>(header_->memory.data()); }
+std::byte* MlaPage::data() const { return header_->memory.data(); }
 bool MlaPage::shared() const { return header_->references > 1; }
 int64_t MlaPage::filled() const { return header_->filled; }
 void MlaPage::set_filled(int64_t rows) { header_->filled = rows; }
@@ -39,30 +39,42 @@ void MlaPage::Release() noexcept {
   header_->~Header();
 }
 
-MlaCache::MlaCache(int64_t layers, int64_t width, int64_t capacity) : layers_(layers), width_(width) {
+MlaCache::MlaCache(int64_t layers, int64_t width, int64_t capacity, DType dtype)
+    : layers_(layers), width_(width), dtype_(dtype) {
+  DFIN_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "latents are F32 or BF16");
   const auto pages = static_cast<size_t>(CeilDiv(capacity, kPagePositions));
   pages_.reserve(pages);
-  data_.reserve(pages);
+  if (dtype == DType::kF32)
+    f32_.reserve(pages);
+  else
+    bf16_.reserve(pages);
 }
 
 uint64_t MlaCache::page_bytes() const {
-  return static_cast<uint64_t>(layers_ * kPagePositions * width_) * sizeof(float);
+  return static_cast<uint64_t>(layers_ * kPagePositions * width_ * ByteSize(dtype_));
 }
 
 Status MlaCache::Append() {
   DFIN_TRY(MlaPage page, MlaPage::Create(page_bytes()));
-  data_.push_back(page.data());
+  if (dtype_ == DType::kF32)
+    f32_.push_back(reinterpret_cast<const float*>(page.data()));
+  else
+    bf16_.push_back(reinterpret_cast<const uint16_t*>(page.data()));
   pages_.push_back(std::move(page));
   return {};
 }
 
 Status MlaCache::CopyPage(size_t page, int64_t rows) {
   DFIN_TRY(MlaPage copy, MlaPage::Create(page_bytes()));
+  const int64_t row_bytes = width_ * ByteSize(dtype_);
   for (int64_t layer = 0; layer < layers_; ++layer) {
-    const int64_t at = layer * kPagePositions * width_;
-    std::memcpy(copy.data() + at, data_[page] + at, static_cast<size_t>(rows * width_) * sizeof(float));
+    const int64_t at = layer * kPagePositions * row_bytes;
+    std::memcpy(copy.data() + at, pages_[page].data() + at, static_cast<size_t>(rows * row_bytes));
   }
-  data_[page] = copy.data();
+  if (dtype_ == DType::kF32)
+    f32_[page] = reinterpret_cast<const float*>(copy.data());
+  else
+    bf16_[page] = reinterpret_cast<const uint16_t*>(copy.data());
   pages_[page] = std::move(copy);
   return {};
 }
@@ -81,40 +93,51 @@ Status MlaCache::Prepare(int64_t first, int64_t count) {
   return {};
 }
 
-Rows MlaCache::Writable(int64_t layer, int64_t first, int64_t count) const {
+PackedRows MlaCache::Writable(int64_t layer, int64_t first, int64_t count) const {
   const auto page = static_cast<size_t>(first / kPagePositions);
   const int64_t row = first % kPagePositions;
   const int64_t rows = std::min(count, kPagePositions - row);
   DFIN_CHECK(layer >= 0 && layer < layers_ && page < pages_.size() && row + rows <= pages_[page].filled(),
              "outside the MLA cache");
-  return {pages_[page].data() + (layer * kPagePositions + row) * width_, rows, width_};
+  const int64_t at = (layer * kPagePositions + row) * width_;
+  std::byte* data = pages_[page].data() + at * ByteSize(dtype_);
+  if (dtype_ == DType::kF32) return {reinterpret_cast<float*>(data), nullptr, rows, width_};
+  return {nullptr, reinterpret_cast<uint16_t*>(data), rows, width_};
 }
 
 PagedRows MlaCache::View(int64_t layer, int64_t count) const {
   DFIN_CHECK(layer >= 0 && layer < layers_ && count <= static_cast<int64_t>(pages_.size()) * kPagePositions,
              "outside the MLA cache");
-  return {.pages = data_.data(),
+  const bool is_f32 = dtype_ == DType::kF32;
+  return {.pages = is_f32 ? f32_.data() : nullptr,
           .page_rows = kPagePositions,
           .offset = layer * kPagePositions * width_,
           .rows = count,
           .width = width_,
-          .stride = width_};
+          .stride = width_,
+          .bf16_pages = is_f32 ? nullptr : bf16_.data()};
 }
 
 void MlaCache::Truncate(int64_t count) {
   const auto keep = static_cast<size_t>(CeilDiv(count, kPagePositions));
   while (pages_.size() > keep) {
     pages_.pop_back();
-    data_.pop_back();
+    if (dtype_ == DType::kF32)
+      f32_.pop_back();
+    else
+      bf16_.pop_back();
   }
 }
 
 MlaCache MlaCache::Prefix(int64_t count, int64_t capacity) const {
-  MlaCache prefix(layers_, width_, capacity);
+  MlaCache prefix(layers_, width_, capacity, dtype_);
   const auto shared = static_cast<std::ptrdiff_t>(CeilDiv(count, kPagePositions));
   DFIN_CHECK(shared <= static_cast<std::ptrdiff_t>(pages_.size()), "outside the MLA cache");
   prefix.pages_.assign(pages_.begin(), pages_.begin() + shared);
-  prefix.data_.assign(data_.begin(), data_.begin() + shared);
+  if (dtype_ == DType::kF32)
+    prefix.f32_.assign(f32_.begin(), f32_.begin() + shared);
+  else
+    prefix.bf16_.assign(bf16_.begin(), bf16_.begin() + shared);
   return prefix;
 }
 

@@ -1,5 +1,5 @@
 // MlaCache: the MLA latents of one sequence, [positions, latent + rope] f32 for every MLA layer, in pages that are
-// taken as the sequence grows.
+// taken as the sequence grows. Or in BF16, for half the memory: then results are other ones (--kv-dtype).
 //
 // A page holds kPagePositions positions of all MLA layers, [layers, kPagePositions, width], in memory of its own (7.1
 // MB at K3's sizes, committed by the kernel as it is touched). Rows never move. A copy of the cache shares its pages;
@@ -31,7 +31,7 @@ class MlaPage {
   }
   ~MlaPage() { Release(); }
 
-  float* data() const;
+  std::byte* data() const;
   bool shared() const;
   // Rows that some sharer has written or is about to.
   int64_t filled() const;
@@ -54,8 +54,9 @@ class MlaCache {
 
   MlaCache() = default;
   // `capacity`: positions for which the list of pages has room from the start.
-  MlaCache(int64_t layers, int64_t width, int64_t capacity);
+  MlaCache(int64_t layers, int64_t width, int64_t capacity, DType dtype = DType::kF32);
 
+  DType dtype() const { return dtype_; }
   int64_t layers() const { return layers_; }
   int64_t width() const { return width_; }
   uint64_t page_bytes() const;
@@ -64,7 +65,7 @@ class MlaCache {
   // Makes rows [first, first + count) of every layer writable; rows before `first` stay.
   Status Prepare(int64_t first, int64_t count);
   // Of these rows of one layer as many as lie together from `first` on; prepared before.
-  Rows Writable(int64_t layer, int64_t first, int64_t count) const;
+  PackedRows Writable(int64_t layer, int64_t first, int64_t count) const;
   // Rows [0, count) of one layer. Valid until the cache changes or dies.
   PagedRows View(int64_t layer, int64_t count) const;
   // Lets go of the pages that lie wholly behind the first `count` positions.
@@ -77,8 +78,11 @@ class MlaCache {
   Status CopyPage(size_t page, int64_t rows);
 
   int64_t layers_ = 0, width_ = 0;
+  DType dtype_ = DType::kF32;
   std::vector<MlaPage> pages_;
-  std::vector<const float*> data_;  // of each page, for views
+  // Of each page, for views; one of the two is used.
+  std::vector<const float*> f32_;
+  std::vector<const uint16_t*> bf16_;
 };
 
 }  // namespace deltafin

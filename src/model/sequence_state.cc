@@ -15,11 +15,11 @@ uint64_t SequenceState::KdaBytes(const ModelSpec& spec) {
   return static_cast<uint64_t>(2 * spec.num_kda_layers * KdaFloatsPerLayer(spec)) * sizeof(float);
 }
 
-uint64_t SequenceState::MlaBytes(const ModelSpec& spec, int64_t capacity) {
-  return static_cast<uint64_t>(spec.num_mla_layers * capacity * spec.latent_width()) * sizeof(float);
+uint64_t SequenceState::MlaBytes(const ModelSpec& spec, int64_t capacity, DType latents) {
+  return static_cast<uint64_t>(spec.num_mla_layers * capacity * spec.latent_width() * ByteSize(latents));
 }
 
-Result<SequenceState> SequenceState::Create(const ModelSpec& spec, int64_t capacity) {
+Result<SequenceState> SequenceState::Create(const ModelSpec& spec, int64_t capacity, DType latents) {
   SequenceState state;
   state.heads_ = spec.kda_heads;
   state.head_dim_ = spec.kda_head_dim;
@@ -28,7 +28,7 @@ Result<SequenceState> SequenceState::Create(const ModelSpec& spec, int64_t capac
   state.kda_floats_ = KdaFloatsPerLayer(spec);
   state.capacity_ = capacity;
   DFIN_TRY(state.kda_, AlignedBuffer::Create(KdaBytes(spec)));
-  state.mla_ = MlaCache(spec.num_mla_layers, spec.latent_width(), capacity);
+  state.mla_ = MlaCache(spec.num_mla_layers, spec.latent_width(), capacity, latents);
   return state;
 }
 
@@ -53,7 +53,7 @@ Status SequenceState::Prepare(int64_t rows) {
   return mla_.Prepare(length_, rows);
 }
 
-Rows SequenceState::NextMla(int32_t mla_index, int64_t first, int64_t count) {
+PackedRows SequenceState::NextMla(int32_t mla_index, int64_t first, int64_t count) {
   return mla_.Writable(mla_index, length_ + first, count);
 }
 

@@ -26,6 +26,8 @@ class StateCheckpoint {
  public:
   int64_t position() const { return position_; }  // tokens it describes
   uint64_t kda_bytes() const { return kda_.size(); }
+  Bytes kda() const { return kda_.span(); }
+  uint64_t latent_bytes() const { return mla_.pages().size() * mla_.page_bytes(); }  // shared ones too
   const MlaCache& mla() const { return mla_; }
 
  private:
@@ -48,21 +50,23 @@ class SequenceState {
   };
 
   // `capacity`: most tokens the sequence may hold.
-  static Result<SequenceState> Create(const ModelSpec& spec, int64_t capacity);
+  static Result<SequenceState> Create(const ModelSpec& spec, int64_t capacity, DType latents = DType::kF32);
   static uint64_t KdaBytes(const ModelSpec& spec);  // both copies
-  static uint64_t MlaBytes(const ModelSpec& spec, int64_t capacity);
+  static uint64_t MlaBytes(const ModelSpec& spec, int64_t capacity, DType latents = DType::kF32);
 
   int64_t length() const { return length_; }  // tokens the state describes
   int64_t capacity() const { return capacity_; }
   int64_t mla_layers() const { return mla_.layers(); }
   int64_t mla_width() const { return mla_.width(); }
+  DType mla_dtype() const { return mla_.dtype(); }
+  const MlaCache& mla() const { return mla_; }
 
   // Before a step of `rows` rows: takes the memory that their latents need.
   Status Prepare(int64_t rows);
   // For the step in progress. kda_index and mla_index as in LayerSpec.
   KdaLayer NextKda(int32_t kda_index);
   // Where latents of the step from its row `first` on go: `count` rows, or fewer where a page ends.
-  Rows NextMla(int32_t mla_index, int64_t first, int64_t count);
+  PackedRows NextMla(int32_t mla_index, int64_t first, int64_t count);
   // What the step's row `rows - 1` may look at: the sequence and the first `rows` rows of the step.
   PagedRows MlaView(int32_t mla_index, int64_t rows) const { return mla_.View(mla_index, length_ + rows); }
   // The step's rows are part of the sequence from here on.

@@ -3,11 +3,13 @@
 // TensorView   a weight as it lies in a file or buffer: dtype, shape, contiguous.
 // Rows         mutable float32 activations [rows, width], rows `stride` floats apart.
 // ConstRows    the same, read-only.
-// PagedRows    read-only rows that lie in pages of equally many rows.
+// PagedRows    read-only rows, float32 or BF16, that lie in pages of equally many rows.
+// PackedRows   mutable rows, float32 or BF16, without gaps.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/check.h"
@@ -80,15 +82,37 @@ struct ConstRows {
 };
 
 struct PagedRows {
-  const float* const* pages = nullptr;  // as many as the rows need
+  const float* const* pages = nullptr;  // as many as the rows need; null: bf16_pages
   int64_t page_rows = 0;
-  int64_t offset = 0;  // floats from the start of a page to its first row
+  int64_t offset = 0;  // values from the start of a page to its first row
   int64_t rows = 0;
   int64_t width = 0;
   int64_t stride = 0;
+  const uint16_t* const* bf16_pages = nullptr;  // the same in BF16
 
-  // The rows behind it up to the end of its page follow, `stride` floats apart.
-  const float* row(int64_t r) const { return pages[r / page_rows] + offset + (r % page_rows) * stride; }
+  bool is_bf16() const { return pages == nullptr; }
+  // The rows behind it up to the end of its page follow, `stride` values apart.
+  const float* row(int64_t r) const { return pages[r / page_rows] + At(r); }
+  const uint16_t* bf16_row(int64_t r) const { return bf16_pages[r / page_rows] + At(r); }
+  int64_t At(int64_t r) const { return offset + (r % page_rows) * stride; }
+};
+
+// Consecutive rows [rows, width], packed, in one of two types.
+struct PackedRows {
+  float* f32 = nullptr;
+  uint16_t* bf16 = nullptr;  // where f32 is null
+  int64_t rows = 0;
+  int64_t width = 0;
+
+  Rows view() const {
+    DFIN_DCHECK(f32 != nullptr, "rows are not F32");
+    return {f32, rows, width};
+  }
+  MutBytes bytes() const {
+    const auto values = static_cast<size_t>(rows * width);
+    return f32 != nullptr ? std::as_writable_bytes(std::span(f32, values))
+                          : std::as_writable_bytes(std::span(bf16, values));
+  }
 };
 
 }  // namespace deltafin

@@ -286,6 +286,32 @@ TEST_P(Activation, ExpertsAddedOneByOneGiveTheBitsOfTheirSum) {
   EXPECT_TRUE(SameBits(added.values, sum.values));
 }
 
+TEST_P(Activation, StoreKeepsFloat32AndRoundsToTheNearestBf16) {
+  Random random(30);
+  Activations x(random, 4, 21, 1, 24);
+  x.view().row(1)[3] = 1.00390625f;  // half way between two: the even one
+  x.view().row(2)[0] = -0.0f;
+  std::vector<float> f32(4 * 21);
+  std::vector<uint16_t> bf16(4 * 21);
+  backend_->Store({x.view(), {f32.data(), nullptr, 4, 21}});
+  backend_->Store({x.view(), {nullptr, bf16.data(), 4, 21}});
+  for (int64_t r = 0; r < 4; ++r) {
+    for (int64_t c = 0; c < 21; ++c) {
+      const auto at = static_cast<size_t>(r * 21 + c);
+      const float value = x.view().row(r)[c];
+      ASSERT_EQ(f32[at], value);
+      const float lower = Bf16ToFloat(static_cast<uint16_t>(bf16[at] - 1)),
+                  upper = Bf16ToFloat(static_cast<uint16_t>(bf16[at] + 1));
+      const float kept = Bf16ToFloat(bf16[at]);
+      if (value != 0) {
+        ASSERT_LE(std::abs(kept - value), std::min(std::abs(lower - value), std::abs(upper - value)));
+      }
+    }
+  }
+  EXPECT_EQ(bf16[21 + 3], 0x3f80);
+  EXPECT_EQ(bf16[42], 0x8000);
+}
+
 TEST_P(Activation, EmbedCopyAndAddAreExact) {
   Random random(28);
   const Weight table = Weight::Bf16(random, {11, 37});

@@ -297,6 +297,34 @@ TEST_P(SequenceInvariance, MlaCacheInPagesHasTheBitsOfOnePiece) {
   }
 }
 
+TEST_P(SequenceInvariance, MlaCacheInBf16HasTheBitsOfItsValuesInFloat32) {
+  const int64_t rows = 9, past = 150, width = 40 + 7;
+  MlaOperands operands(Random(21), {3, 16, 7, 16, 40, past, rows});
+  // The page of 192 rows that the operation may look at whole.
+  std::vector<uint16_t> page(static_cast<size_t>(192 * width), 0x7fc0);
+  for (int64_t r = 0; r < past + rows; ++r) {
+    for (int64_t c = 0; c < width; ++c) {
+      float& value = operands.cache.view().row(r)[c];
+      page[static_cast<size_t>(r * width + c)] = FloatToBf16(value);
+      value = Bf16ToFloat(FloatToBf16(value));
+    }
+  }
+  const uint16_t* pages = page.data();
+  const PagedRows cache{.pages = nullptr,
+                        .page_rows = 192,
+                        .offset = 0,
+                        .rows = past + rows,
+                        .width = width,
+                        .stride = width,
+                        .bf16_pages = &pages};
+  Activations wide(rows, 3 * 16), narrow(rows, 3 * 16);
+  for (const auto& backend : {MakeCpu(GetParam(), 2), MakeReference()}) {
+    operands.Run(*backend, wide, 0, rows);
+    operands.Attend(*backend, narrow, 0, rows, cache);
+    EXPECT_TRUE(SameBits(wide.values, narrow.values)) << backend->name();
+  }
+}
+
 TEST_P(SequenceInvariance, MlaRowsAloneFarIntoTheContextHaveTheBitsOfTheBatch) {
   const int64_t rows = 4;
   const MlaOperands operands(Random(17), {2, 16, 8, 16, 32, 20000, rows});

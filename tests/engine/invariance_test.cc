@@ -4,6 +4,7 @@
 // Later work adds rows to Variations(): drives, layouts, drafts, saved sessions.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -219,6 +220,30 @@ INSTANTIATE_TEST_SUITE_P(All, LongSteps, testing::ValuesIn(kIsSanitized ? FewPla
                          [](const auto& info) {
                            return info.param.model + "_" + info.param.device + "_" + info.param.isa;
                          });
+
+// Latents in BF16 are other numbers, but the same ones however a text is cut.
+TEST(Bf16Latents, ChangeLogitsALittleAndNotWithTheCut) {
+  for (const std::string& folder : {test::MicroFolder(), test::NanoFolder()}) {
+    std::vector<float> logits[3];
+    const Variation runs[] = {{.name = "F32"},
+                              {.name = "Bf16", .options = {.kv_dtype = DType::kBF16}},
+                              {.name = "Bf16InPieces", .options = {.kv_dtype = DType::kBF16}, .pieces = {40, 1}}};
+    for (size_t i = 0; i < 3; ++i) {
+      Result<std::vector<float>> run = Logits(folder, "cpu", "auto", runs[i]);
+      ASSERT_TRUE(run) << run.error().message();
+      logits[i] = std::move(*run);
+    }
+    EXPECT_EQ(std::memcmp(logits[1].data(), logits[2].data(), logits[1].size() * sizeof(float)), 0);
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < logits[0].size(); ++i) {
+      difference += std::pow(static_cast<double>(logits[1][i]) - logits[0][i], 2);
+      norm += std::pow(static_cast<double>(logits[0][i]), 2);
+    }
+    EXPECT_GT(difference, 0);
+    // A value is off by at most 2^-9 of itself; what the layers after it make of that is measured, with room.
+    EXPECT_LE(std::sqrt(difference / norm), 0.1) << folder;
+  }
+}
 
 // The comparison above can fail: another order of the same tokens gives other bytes.
 TEST(InvarianceCheck, DifferentPrefixesGiveDifferentLogits) {

@@ -175,6 +175,12 @@ TEST_F(Snapshot, AnotherModelBackendOrVersionIsRefusedWithTheReason) {
   identity = Identity();
   identity.backend = "cpu/other";
   EXPECT_NE(message(identity).find("computed by " + Identity().backend), std::string::npos);
+  Result<SequenceState> in_bf16 = SequenceState::Create(engine_->spec(), 100, DType::kBF16);
+  ASSERT_TRUE(in_bf16);
+  Session narrow(std::move(*in_bf16));
+  const Status of_f32 = Files().Load(tokens_, narrow);
+  ASSERT_FALSE(of_f32);
+  EXPECT_NE(of_f32.error().message().find("made with --kv-dtype f32, this run has bf16"), std::string::npos);
   // Saved over by the other one, it is refused here.
   ASSERT_TRUE(SnapshotFiles(folder_.path() + "/s", identity).Save(writer));
   EXPECT_EQ(LoadError(Files()), ErrorCode::kUnsupported);

@@ -48,7 +48,7 @@ void FillState(const ModelSpec& spec, SequenceState& state, int64_t position) {
     const auto salt = static_cast<int64_t>(l);
     if (layer.attention != AttentionKind::kKda) {
       for (int64_t done = 0; done < position;) {
-        const Rows rows = state.NextMla(layer.mla_index, done, position - done);
+        const Rows rows = state.NextMla(layer.mla_index, done, position - done).view();
         for (int64_t r = 0; r < rows.rows; ++r)
           for (int64_t c = 0; c < rows.width; ++c) rows.row(r)[c] = MadeUp(done + r, c, 100 + salt);
         done += rows.rows;

@@ -18,7 +18,7 @@ void Append(MlaCache& cache, int64_t first, int64_t count, float mark) {
   ASSERT_TRUE(cache.Prepare(first, count));
   for (int64_t layer = 0; layer < kLayers; ++layer) {
     for (int64_t at = first; at < first + count;) {
-      const Rows rows = cache.Writable(layer, at, first + count - at);
+      const Rows rows = cache.Writable(layer, at, first + count - at).view();
       for (int64_t r = 0; r < rows.rows; ++r) std::fill_n(rows.row(r), kWidth, ValueAt(layer, at + r, mark));
       at += rows.rows;
     }
@@ -39,6 +39,35 @@ TEST(MlaCache, HoldsWhatWasAppendedInAnyPieces) {
     for (int64_t at = 0; at < 3 * kPage + 5; at += piece) Append(cache, at, piece, 0);
     ExpectRows(cache, 0, 3 * kPage + 5, 0);
   }
+}
+
+TEST(MlaCache, InBf16TakesHalfAndSharesAndCopiesAlike) {
+  MlaCache cache(kLayers, kWidth, 1 << 20, DType::kBF16);
+  EXPECT_EQ(2 * cache.page_bytes(), MlaCache(kLayers, kWidth, 1).page_bytes());
+  const auto append = [](MlaCache& to, int64_t first, int64_t count, uint16_t mark) {
+    ASSERT_TRUE(to.Prepare(first, count));
+    for (int64_t layer = 0; layer < kLayers; ++layer) {
+      for (int64_t at = first; at < first + count;) {
+        const PackedRows rows = to.Writable(layer, at, first + count - at);
+        ASSERT_EQ(rows.f32, nullptr);
+        std::fill_n(rows.bf16, rows.rows * kWidth, static_cast<uint16_t>(mark + layer));
+        at += rows.rows;
+      }
+    }
+  };
+  append(cache, 0, kPage + 9, 100);
+  MlaCache other = cache.Prefix(kPage + 9, 1024);
+  append(cache, kPage + 9, 20, 200);
+  append(other, kPage + 9, 20, 300);
+  for (int64_t layer = 0; layer < kLayers; ++layer) {
+    const PagedRows one = cache.View(layer, kPage + 29), two = other.View(layer, kPage + 29);
+    ASSERT_TRUE(one.is_bf16());
+    for (int64_t r = 0; r < kPage + 29; ++r) {
+      ASSERT_EQ(one.bf16_row(r)[kWidth - 1], (r < kPage + 9 ? 100 : 200) + layer) << r;
+      ASSERT_EQ(two.bf16_row(r)[0], (r < kPage + 9 ? 100 : 300) + layer) << r;
+    }
+  }
+  EXPECT_EQ(cache.pages()[0], other.pages()[0]);
 }
 
 TEST(MlaCache, TakesAPageWhenItBegins) {

@@ -31,6 +31,7 @@ class ForwardingBackend : public Backend {
   void ExpertMlp(const ExpertMlpArgs& args) override { to_->ExpertMlp(args); }
   void CombineExperts(const CombineExpertsArgs& args) override { to_->CombineExperts(args); }
   void AddExpert(const AddExpertArgs& args) override { to_->AddExpert(args); }
+  void Store(const StoreArgs& args) override { to_->Store(args); }
   void Copy(const CopyArgs& args) override { to_->Copy(args); }
   void Add(const AddArgs& args) override { to_->Add(args); }
   Status Synchronize() override { return to_->Synchronize(); }

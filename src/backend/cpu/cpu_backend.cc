@@ -6,6 +6,7 @@
 #include "backend/check_args.h"
 #include "backend/cpu/cpu_isa.h"
 #include "base/aligned_buffer.h"
+#include "base/float_types.h"
 #include "base/thread_pool.h"
 
 namespace deltafin {
@@ -167,6 +168,18 @@ class CpuBackend final : public Backend {
     CheckArgs(args);
     pool_.ParallelFor(args.partial.rows, 1,
                       [&](int64_t begin, int64_t end, int) { kernels_.add_expert(args, begin, end); });
+  }
+
+  void Store(const StoreArgs& args) override {
+    CheckArgs(args);
+    const int64_t width = args.x.width;
+    ForRows(args.x.rows, [&](int64_t r) {
+      if (args.out.f32 != nullptr) {
+        std::memcpy(args.out.f32 + r * width, args.x.row(r), static_cast<size_t>(width) * sizeof(float));
+        return;
+      }
+      for (int64_t c = 0; c < width; ++c) args.out.bf16[r * width + c] = FloatToBf16(args.x.row(r)[c]);
+    });
   }
 
   void Copy(const CopyArgs& args) override {

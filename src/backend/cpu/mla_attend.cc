@@ -213,7 +213,19 @@ HWY_INLINE bool IsTile(const Item* items, int64_t left) {
   return left >= kTile && items[0].head == items[kTile - 1].head;
 }
 
-void AttendItems(const MlaAttendArgs& args, Item* items, int64_t count) {
+// A block of BF16 cache rows as float32, packed.
+void WidenBlock(const PagedRows& cache, int64_t first, int64_t count, float* to) {
+  for (int64_t r = 0; r < count; ++r) {
+    const uint16_t* row = cache.bf16_row(first + r);
+    for (int64_t c = 0; c < cache.width; c += kLanes)
+      StoreSome(LoadSomeBf16(row + c, cache.width - c), to + r * cache.width + c, cache.width - c);
+  }
+}
+
+// `widened`: [kMlaBlock, latent + rope] scratch.
+void AttendItems(const MlaAttendArgs& cache_args, Item* items, int64_t count, float* widened) {
+  MlaAttendArgs args = cache_args;
+  if (args.cache.is_bf16()) args.cache.stride = args.cache.width;  // of the widened block
   for (int64_t t = 0; t < count;) {
     const bool is_tile = IsTile(items + t, count - t);
     if (is_tile)
@@ -225,7 +237,11 @@ void AttendItems(const MlaAttendArgs& args, Item* items, int64_t count) {
   int64_t furthest = 0;
   for (int64_t t = 0; t < count; ++t) furthest = std::max(furthest, items[t].visible);
   for (int64_t first = 0; first < furthest; first += kMlaBlock) {
-    const float* keys = args.cache.row(first);
+    const float* keys = widened;
+    if (args.cache.is_bf16())
+      WidenBlock(cache_args.cache, first, std::min(kMlaBlock, furthest - first), widened);
+    else
+      keys = args.cache.row(first);
     const auto seen = [&](int64_t t) { return std::clamp<int64_t>(items[t].visible - first, 0, kMlaBlock); };
     for (int64_t t = 0; t < count;) {
       const int64_t positions = seen(t);
@@ -263,7 +279,7 @@ void MlaAttend(const MlaAttendArgs& args, int64_t begin, int64_t end, float* scr
       items[i].row = (first + i) % rows;
       items[i].visible = args.first_position + items[i].row + 1;
     }
-    AttendItems(args, items, count);
+    AttendItems(args, items, count, scratch + kMlaItems * (3 * width + kMlaBlock));
   }
 }
 
@@ -276,7 +292,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace deltafin::cpu {
 
-int64_t MlaScratchFloats(int64_t latent_width) { return kMlaItems * (3 * ((latent_width + 15) / 16 * 16) + kMlaBlock); }
+int64_t MlaScratchFloats(int64_t latent_width) {
+  const int64_t width = (latent_width + 15) / 16 * 16;
+  return kMlaItems * (3 * width + kMlaBlock) + kMlaBlock * width;
+}
 
 void FillMla(Isa isa, CpuKernels& kernels) { DFIN_CALL_FOR_ISA(isa, FillMlaTarget, kernels); }
 

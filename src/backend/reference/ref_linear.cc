@@ -72,6 +72,18 @@ void SituGlu(const SituGluArgs& args) {
   }
 }
 
+void Store(const StoreArgs& args) {
+  for (int64_t r = 0; r < args.x.rows; ++r) {
+    for (int64_t c = 0; c < args.x.width; ++c) {
+      const int64_t at = r * args.x.width + c;
+      if (args.out.f32 != nullptr)
+        args.out.f32[at] = args.x.row(r)[c];
+      else
+        args.out.bf16[at] = FloatToBf16(args.x.row(r)[c]);
+    }
+  }
+}
+
 void Copy(const CopyArgs& args) {
   for (int64_t r = 0; r < args.x.rows; ++r) {
     for (int64_t c = 0; c < args.x.width; ++c) args.out.row(r)[c] = args.x.row(r)[c];

@@ -15,6 +15,14 @@ void Softmax(std::vector<double>& score) {
   for (double& s : score) s /= sum;
 }
 
+// Latent and rope key of one position.
+std::vector<float> CacheRow(const MlaAttendArgs& args, int64_t position) {
+  std::vector<float> row(static_cast<size_t>(args.latent + args.rope));
+  for (size_t c = 0; c < row.size(); ++c)
+    row[c] = args.cache.is_bf16() ? Bf16ToFloat(args.cache.bf16_row(position)[c]) : args.cache.row(position)[c];
+  return row;
+}
+
 void AttendHead(const MlaAttendArgs& args, int64_t row, int64_t head) {
   const int64_t nope = args.nope, rope = args.rope, latent = args.latent;
   const float* q = args.q.row(row) + head * (nope + rope);
@@ -28,17 +36,17 @@ void AttendHead(const MlaAttendArgs& args, int64_t row, int64_t head) {
   }
   std::vector<double> score(static_cast<size_t>(args.first_position + row + 1));
   for (size_t j = 0; j < score.size(); ++j) {
-    const float* key = args.cache.row(static_cast<int64_t>(j));
+    const std::vector<float> key = CacheRow(args, static_cast<int64_t>(j));
     double sum = 0;
-    for (int64_t c = 0; c < latent; ++c) sum += ql[static_cast<size_t>(c)] * key[c];
-    for (int64_t c = 0; c < rope; ++c) sum += static_cast<double>(q[nope + c]) * key[latent + c];
+    for (int64_t c = 0; c < latent; ++c) sum += ql[static_cast<size_t>(c)] * key[static_cast<size_t>(c)];
+    for (int64_t c = 0; c < rope; ++c) sum += static_cast<double>(q[nope + c]) * key[static_cast<size_t>(latent + c)];
     score[j] = sum / std::sqrt(static_cast<double>(nope + rope));
   }
   Softmax(score);
   std::vector<double> mix(static_cast<size_t>(latent));
   for (size_t j = 0; j < score.size(); ++j) {
-    const float* key = args.cache.row(static_cast<int64_t>(j));
-    for (int64_t c = 0; c < latent; ++c) mix[static_cast<size_t>(c)] += score[j] * key[c];
+    const std::vector<float> key = CacheRow(args, static_cast<int64_t>(j));
+    for (int64_t c = 0; c < latent; ++c) mix[static_cast<size_t>(c)] += score[j] * key[static_cast<size_t>(c)];
   }
   for (int64_t i = 0; i < args.v_dim; ++i) {
     double sum = 0;

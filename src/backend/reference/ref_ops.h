@@ -27,6 +27,7 @@ void SituGlu(const SituGluArgs& args);
 void ExpertMlp(const ExpertMlpArgs& args);
 void CombineExperts(const CombineExpertsArgs& args);
 void AddExpert(const AddExpertArgs& args);
+void Store(const StoreArgs& args);
 void Copy(const CopyArgs& args);
 void Add(const AddArgs& args);
 

@@ -30,6 +30,7 @@ class ReferenceBackend final : public Backend {
   void ExpertMlp(const ExpertMlpArgs& args) override { CheckArgs(args), ref::ExpertMlp(args); }
   void CombineExperts(const CombineExpertsArgs& args) override { CheckArgs(args), ref::CombineExperts(args); }
   void AddExpert(const AddExpertArgs& args) override { CheckArgs(args), ref::AddExpert(args); }
+  void Store(const StoreArgs& args) override { CheckArgs(args), ref::Store(args); }
   void Copy(const CopyArgs& args) override { CheckArgs(args), ref::Copy(args); }
   void Add(const AddArgs& args) override { CheckArgs(args), ref::Add(args); }
 

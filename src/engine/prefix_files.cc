@@ -1,0 +1,161 @@
+#include "engine/prefix_files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "checkpoint/atomic_file.h"
+#include "checkpoint/hex.h"
+#include "checkpoint/integrity.h"
+
+namespace deltafin {
+namespace {
+
+namespace fs = std::filesystem;
+
+uint64_t FileBytes(const SnapshotFiles& files) {
+  std::error_code state_failed, latents_failed;
+  const uint64_t state = fs::file_size(files.StatePath(), state_failed);
+  const uint64_t latents = fs::file_size(files.LatentsPath(), latents_failed);
+  return (state_failed ? 0 : state) + (latents_failed ? 0 : latents);
+}
+
+// Two texts of one hash would share a name: then the later one replaces the earlier, since tokens are compared.
+std::string StemFor(const std::string& folder, std::span<const TokenId> tokens) {
+  return (fs::path(folder) / ToHex(Hash64(std::as_bytes(tokens)))).string();
+}
+
+}  // namespace
+
+Result<PrefixFiles> PrefixFiles::Open(const std::string& folder, const SnapshotIdentity& identity, const Session& like,
+                                      uint64_t budget, Logger& logger) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) return Fail(ErrorCode::kIo, folder, ": cannot make this folder: ", failed.message());
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (fd >= 0) close(fd);
+    return Fail(ErrorCode::kUnavailable, folder,
+                ": expected to be alone with it, got another process that has it open");
+  }
+  PrefixFiles files(folder, identity, fd, budget, logger);
+  files.ReadFolder(like);
+  files.RemoveOldest(0);
+  return files;
+}
+
+PrefixFiles::PrefixFiles(PrefixFiles&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      identity_(std::move(other.identity_)),
+      lock_(std::exchange(other.lock_, -1)),
+      budget_(other.budget_),
+      logger_(other.logger_),
+      now_(other.now_),
+      entries_(std::move(other.entries_)) {}
+
+PrefixFiles::~PrefixFiles() {
+  if (lock_ >= 0) close(lock_);
+}
+
+// What is half, foreign or damaged goes: nobody could use it.
+void PrefixFiles::ReadFolder(const Session& like) {
+  std::vector<std::pair<fs::file_time_type, std::string>> stems;
+  std::vector<fs::path> others;
+  std::error_code error;
+  for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
+    const fs::path& path = it->path();
+    std::error_code gone;
+    if (path.extension() == ".state")
+      stems.emplace_back(fs::last_write_time(path, gone), (path.parent_path() / path.stem()).string());
+    else
+      others.push_back(path);
+  }
+  std::sort(stems.begin(), stems.end());
+  for (const auto& [time, stem] : stems) {
+    const SnapshotFiles files(stem, identity_);
+    Result<std::vector<TokenId>> tokens = files.ReadTokens(like);
+    if (tokens)
+      entries_.push_back({stem, std::move(*tokens), FileBytes(files), ++now_});
+    else
+      files.Remove();
+  }
+  for (const fs::path& path : others) {
+    const auto known = [&](const Entry& e) { return path == SnapshotFiles(e.stem, identity_).LatentsPath(); };
+    if (std::none_of(entries_.begin(), entries_.end(), known)) fs::remove(path, error);
+  }
+}
+
+uint64_t PrefixFiles::bytes() const {
+  uint64_t sum = 0;
+  for (const Entry& entry : entries_) sum += entry.bytes;
+  return sum;
+}
+
+void PrefixFiles::Remove(size_t entry) {
+  SnapshotFiles(entries_[entry].stem, identity_).Remove();
+  entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(entry));
+}
+
+void PrefixFiles::RemoveOldest(uint64_t room) {
+  while (!entries_.empty() && bytes() + room > budget_) {
+    const auto oldest = std::min_element(entries_.begin(), entries_.end(),
+                                         [](const Entry& a, const Entry& b) { return a.used < b.used; });
+    Remove(static_cast<size_t>(oldest - entries_.begin()));
+  }
+}
+
+bool PrefixFiles::Restore(std::span<const TokenId> tokens, int64_t than, Session& session) {
+  for (;;) {
+    size_t best = entries_.size();
+    auto longest = static_cast<size_t>(than);
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      const std::vector<TokenId>& kept = entries_[i].tokens;
+      if (kept.size() <= longest || kept.size() >= tokens.size()) continue;
+      if (!std::equal(kept.begin(), kept.end(), tokens.begin())) continue;
+      best = i;
+      longest = kept.size();
+    }
+    if (best == entries_.size()) return false;
+    Entry& entry = entries_[best];
+    const SnapshotFiles files(entry.stem, identity_);
+    const Status loaded = files.Load(tokens, session);
+    if (loaded) {
+      entry.used = ++now_;
+      std::error_code ignored;
+      fs::last_write_time(files.StatePath(), fs::file_time_type::clock::now(), ignored);
+      return true;
+    }
+    logger_->Warn(Cat("prefix cache: a kept beginning is read again: ", loaded.error().message()));
+    Remove(best);
+    than = 0;  // the session is empty now: any other one is better
+  }
+}
+
+bool PrefixFiles::Has(std::span<const TokenId> tokens) const {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    return std::equal(e.tokens.begin(), e.tokens.end(), tokens.begin(), tokens.end());
+  });
+}
+
+Status PrefixFiles::Keep(const SessionCheckpoint& checkpoint) {
+  if (checkpoint.tokens.empty() || Has(checkpoint.tokens)) return {};
+  const uint64_t least = checkpoint.state.kda_bytes() + checkpoint.state.latent_bytes();
+  if (least > budget_) return {};
+  RemoveOldest(least);
+  const SnapshotFiles files(StemFor(folder_, checkpoint.tokens), identity_);
+  const auto same_name = [&](const Entry& e) { return e.stem + ".state" == files.StatePath(); };
+  entries_.erase(std::remove_if(entries_.begin(), entries_.end(), same_name), entries_.end());
+  Status saved = files.Save(checkpoint);
+  if (!saved) {
+    files.Remove();
+    return saved;
+  }
+  entries_.push_back({StemFor(folder_, checkpoint.tokens), checkpoint.tokens, FileBytes(files), ++now_});
+  return {};
+}
+
+}  // namespace deltafin

@@ -1,0 +1,66 @@
+// PrefixFiles: beginnings of conversations on a drive, so that a prefix cache (engine/prefix_cache.h) finds them again
+// after a restart.
+//
+// A folder with two files for each (engine/snapshot_files.h): complete, checked and tied to model, backend and types
+// as those are, or not used. The folder is locked while it is open. Bounded: when its files are larger than the
+// budget, those that were used longest ago are removed. Only tokens are held in memory. Nothing here is needed for
+// anything: what cannot be read is removed and read anew by the model. Thread rule: engine thread only. Errors:
+// kUnavailable (open elsewhere), kIo.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "engine/session.h"
+#include "engine/snapshot_files.h"
+
+namespace deltafin {
+
+class PrefixFiles {
+ public:
+  // Makes the folder. `like`: a session as they are to be kept. The logger outlives this.
+  static Result<PrefixFiles> Open(const std::string& folder, const SnapshotIdentity& identity, const Session& like,
+                                  uint64_t budget, Logger& logger);
+  PrefixFiles(PrefixFiles&& other) noexcept;
+  PrefixFiles& operator=(PrefixFiles&&) = delete;
+  ~PrefixFiles();
+
+  // The session becomes the longest kept prefix of `tokens` that is longer than `than` and shorter than all of them.
+  // False: there is none, and the session is as it was.
+  bool Restore(std::span<const TokenId> tokens, int64_t than, Session& session);
+  bool Has(std::span<const TokenId> tokens) const;
+  // Writes it, unless it is there. Larger than the budget: it is not kept.
+  Status Keep(const SessionCheckpoint& checkpoint);
+
+  size_t size() const { return entries_.size(); }
+  uint64_t bytes() const;
+
+ private:
+  struct Entry {
+    std::string stem;
+    std::vector<TokenId> tokens;
+    uint64_t bytes = 0;
+    uint64_t used = 0;  // larger: later
+  };
+  PrefixFiles(std::string folder, SnapshotIdentity identity, int lock, uint64_t budget, Logger& logger)
+      : folder_(std::move(folder)), identity_(std::move(identity)), lock_(lock), budget_(budget), logger_(&logger) {}
+
+  void ReadFolder(const Session& like);
+  void Remove(size_t entry);
+  void RemoveOldest(uint64_t room);
+
+  std::string folder_;
+  SnapshotIdentity identity_;
+  int lock_ = -1;
+  uint64_t budget_;
+  Logger* logger_;
+  uint64_t now_ = 0;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace deltafin
