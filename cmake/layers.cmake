@@ -13,10 +13,11 @@ set(DELTAFIN_LAYERS
   "pack: checkpoint spec tensor io base"
   "cache: checkpoint backend spec tensor io base"
   "model: cache checkpoint backend spec tensor base"
-  "engine: model cache checkpoint backend spec tensor io base"
+  "draft: checkpoint backend spec tensor io base"
+  "engine: draft model cache checkpoint backend spec tensor io base"
   "synth: checkpoint spec tensor base"
-  "bench: engine backend/cpu backend spec tensor base"
-  "app: bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
+  "bench: engine draft backend/cpu backend spec tensor base"
+  "app: draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
 )
 
 # deltafin_library(folder SOURCES a.cc b.cc [LINK lib...]): the library deltafin_<folder>, linked with the folders that the

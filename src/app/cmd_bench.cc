@@ -105,9 +105,11 @@ Command AddBench(CLI::App& root) {
   kernels->add_flag("--quiet", options->quiet, "No progress on stderr");
   const Command decode = AddBenchDecode(*bench);
   const Command cache = AddBenchCache(*bench);
-  return {bench, [options, kernels, decode, cache]() -> Result<int> {
+  const Command draft = AddBenchDraft(*bench);
+  return {bench, [options, kernels, decode, cache, draft]() -> Result<int> {
             if (kernels->parsed()) return RunKernels(*options);
             if (decode.app->parsed()) return decode.run();
+            if (draft.app->parsed()) return draft.run();
             return cache.app->parsed() ? cache.run() : Result<int>(kExitUsage);
           }};
 }

@@ -9,6 +9,7 @@
 #include "app/chat_setup.h"
 #include "app/commands.h"
 #include "app/conversation.h"
+#include "app/draft_setup.h"
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
 #include "app/kept_turn.h"
@@ -52,14 +53,15 @@ int64_t ChatLimit(const Session& session) {
 class Chat {
  public:
   Chat(const ChatCommandOptions& options, EngineSetup& setup, const TextModel& text, Session session,
-       Conversation conversation, SamplingParams sampling)
+       Conversation conversation, SamplingParams sampling, std::unique_ptr<Drafting> drafting)
       : options_(options),
         setup_(setup),
         tokenizer_(*text.tokenizer),
         session_(std::move(session)),
         prefixes_(setup.engine->plan().prefix_cache_bytes),
         conversation_(std::move(conversation)),
-        sampling_(sampling) {}
+        sampling_(sampling),
+        drafting_(std::move(drafting)) {}
 
   // Goes on with what is kept; an answer that was interrupted is finished first.
   Status Continue(KeptSession kept) {
@@ -170,7 +172,7 @@ class Chat {
 
   Result<GenerationResult> Generate(const TurnNote& note, std::function<bool(TokenId)> on_token) {
     const TurnRun run{*setup_.engine, setup_.monitor,           session_,           prefixes_,
-                      &tokenizer_,    setup_.interrupt.token(), std::move(on_token)};
+                      &tokenizer_,    setup_.interrupt.token(), std::move(on_token), drafting_.get()};
     if (kept_) return AnswerTurn(*kept_, note, run);
     return AnswerPrompt(conversation_.Prompt(), {}, note, run);
   }
@@ -252,6 +254,7 @@ class Chat {
   std::optional<KeptSession> kept_;  // with --session
   Conversation conversation_;
   SamplingParams sampling_;
+  std::unique_ptr<Drafting> drafting_;  // null: without
   bool thinking_ = false;
   bool line_is_open_ = false;  // what was shown of the answer does not end with a line break
   std::string last_stats_;
@@ -265,7 +268,7 @@ Result<int> RunChat(const ChatCommandOptions& o) {
   EngineSetup setup(/*end_after=*/3);
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
   DFIN_TRY(Conversation conversation, Conversation::Create(*text.tokenizer, o.system, chat));
-  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes}));
+  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes, .generates = true}));
   DFIN_TRY(Session session, setup.engine->NewSession());
   if (setup.terminal.stderr_is_terminal() && !o.common.quiet)
     setup.terminal.WriteNote(Cat(setup.engine->Describe(), "; /help for commands\n"));
@@ -274,7 +277,8 @@ Result<int> RunChat(const ChatCommandOptions& o) {
                 " tokens with what the format adds, and "
                 "--context ",
                 session.capacity(), " leaves ", ChatLimit(session), " for the whole conversation");
-  Chat talk(o, setup, text, std::move(session), std::move(conversation), sampling);
+  DFIN_TRY(std::unique_ptr<Drafting> drafting, MakeDrafting(*setup.engine, text.tokenizer.get()));
+  Chat talk(o, setup, text, std::move(session), std::move(conversation), sampling, std::move(drafting));
   if (!o.session.empty()) {
     DFIN_TRY(KeptSession kept, OpenKeptSession(o.common, o.session, *setup.engine, setup.logger));
     DFIN_TRY_VOID(talk.Continue(std::move(kept)));

@@ -9,6 +9,7 @@
 #include "app/chat_setup.h"
 #include "app/commands.h"
 #include "app/conversation.h"
+#include "app/draft_setup.h"
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
 #include "app/kept_turn.h"
@@ -290,7 +291,7 @@ Result<int> RunRun(const RunOptions& o) {
   DFIN_TRY(Prompt prompt, MakePrompt(o));
   if (setup.interrupt.happened()) return kExitInterrupted;
   DFIN_TRY_VOID(setup.Open(
-      o.common, {.json = o.json, .watch = o.watch, .tokenizer_bytes = prompt.text.bytes, .prompt = prompt.ids}));
+      o.common, {.json = o.json, .watch = o.watch, .tokenizer_bytes = prompt.text.bytes, .prompt = prompt.ids, .generates = true}));
   Engine& engine = *setup.engine;
   DFIN_TRY(Session session, engine.NewSession());
 
@@ -301,11 +302,13 @@ Result<int> RunRun(const RunOptions& o) {
                 .max_new = o.max_new,
                 .sampling = sampling,
                 .stops = o.stops};
+  DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(engine, tokenizer));
   PrefixCache nothing_kept(0);
   const TurnRun turn_run{
       engine, setup.monitor, session, nothing_kept, tokenizer, setup.interrupt.token(), [&](TokenId id) {
         return output.Token(id);
-      }};
+      },
+      drafting.get()};
   std::optional<KeptSession> kept;
   if (!o.session.empty()) {
     DFIN_TRY(KeptSession opened, OpenKeptSession(o.common, o.session, engine, setup.logger));

@@ -27,6 +27,7 @@ Command AddDrives(CLI::App& root);
 Command AddPack(CLI::App& root);
 Command AddVerify(CLI::App& root);
 Command AddBench(CLI::App& root);
-Command AddBenchDecode(CLI::App& bench);  // a command of bench
+Command AddBenchDecode(CLI::App& bench);  // these two: commands of bench
+Command AddBenchDraft(CLI::App& bench);
 
 }  // namespace deltafin

@@ -44,17 +44,15 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--dense", dense,
                  "Folder of dense weights in 12 bits, made by pack --dense: same results, less memory")
       ->type_name("DIR");
-  app.add_option("--draft", draft, "Drafting: auto or off");
-  app.add_option("--draft-model", draft_model, "Drafting model")->type_name("DIR");
-  app.add_option("--max-drafts", max_drafts, "Most drafted tokens in a pass");
+  app.add_option("--draft", draft,
+                 "Check several likely tokens in one step, same answer: auto (while it pays), off, ngram or dspark");
+  app.add_option("--draft-model", draft_model, "Model that drafts")->type_name("DIR");
+  app.add_option("--max-drafts", max_drafts, "Most drafted tokens of a step, 1 to 7 (default: 7)")
+      ->check([](const std::string& text) { return CheckWhole(text, 1); });
 }
 
 Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   const auto refuse = [](const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); };
-  if (draft != "auto" && draft != "off")
-    return refuse("--draft " + draft + ": this version has no drafter; expected auto or off");
-  if (!draft_model.empty() || max_drafts != 0)
-    return refuse("--draft-model, --max-drafts: this version has no drafter");
   if (no_state && !state_dir.empty()) return refuse("--no-state and --state-dir: give one of them");
   if (io != "auto" && io != "uring" && io != "pread") return refuse("--io " + io + ": expected auto, uring or pread");
 

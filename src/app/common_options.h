@@ -3,6 +3,8 @@
 // An option that this build cannot honour is refused with the reason, never ignored.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +31,10 @@ struct CommonOptions {
   std::vector<std::string> experts;
   bool verify_reads = false;
   std::string dense, draft = "auto", draft_model;
-  int max_drafts = 0;
+  std::optional<int64_t> max_drafts;
 
   void AddTo(CLI::App& app);
-  // kInvalidArgument naming the option.
+  // All but what is said of drafting (app/draft_setup.h). kInvalidArgument naming the option.
   Result<EngineOptions> ToEngineOptions() const;
 };
 

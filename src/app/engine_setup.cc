@@ -1,6 +1,7 @@
 #include "app/engine_setup.h"
 
 #include "app/backend_table.h"
+#include "app/draft_setup.h"
 
 namespace deltafin {
 
@@ -28,6 +29,7 @@ void EngineSetup::StopProgress() {
 
 Status EngineSetup::Open(const CommonOptions& options, const Request& request) {
   DFIN_TRY(EngineOptions engine_options, options.ToEngineOptions());
+  DFIN_TRY_VOID(SetDraftOptions(options, request.generates, &engine_options));
   engine_options.tokenizer_bytes = request.tokenizer_bytes;
   engine_options.usage_counts = request.usage_counts;
   engine_options.result_logit_rows = request.result_logit_rows;

@@ -45,6 +45,7 @@ struct EngineSetup {
     int64_t prefix_checkpoints = 0;
     std::span<const TokenId> prompt = {};  // refused before anything large is read, if it cannot be fed
     bool usage_counts = true;              // see EngineOptions
+    bool generates = false;                // tokens: drafting is of use
     // See EngineContext.
     std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap_backend = {};
   };

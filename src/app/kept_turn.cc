@@ -7,18 +7,10 @@
 
 #include "app/answer_stream.h"
 #include "app/conversation.h"
+#include "app/draft_setup.h"
 #include "base/json.h"
 
 namespace deltafin {
-namespace {
-
-std::vector<TokenId> StopTokens(const Tokenizer* tokenizer, const ModelSpec& spec) {
-  if (tokenizer == nullptr) return spec.eos_token_ids;
-  const std::span<const TokenId> ids = tokenizer->stop_ids();
-  return {ids.begin(), ids.end()};
-}
-
-}  // namespace
 
 std::string TurnNote::ToText() const {
   Json note;
@@ -105,6 +97,7 @@ Result<GenerationResult> AnswerPrompt(std::span<const TokenId> prompt, std::span
   request.stop_tokens = stop_tokens;
   request.cancel = run.cancel;
   request.prefix_cache = &run.prefix_cache;
+  request.drafting = run.drafting;
   request.on_token = run.on_token;
   return Generate(run.engine, run.session, run.monitor, request);
 }

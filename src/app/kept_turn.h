@@ -40,6 +40,7 @@ struct TurnRun {
   const Tokenizer* tokenizer = nullptr;  // null: ids only
   CancelToken cancel;
   std::function<bool(TokenId)> on_token;  // as in GenerationRequest
+  Drafting* drafting = nullptr;           // the same
 };
 
 // Answers `prompt`, the whole sequence from its beginning, of which the session and the cache may hold a part.

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "app/drafts_report.h"
 #include "app/lookahead_report.h"
 #include "base/machine.h"
 #include "base/units.h"
@@ -167,6 +168,7 @@ Json StatsEvent(const RunReport& r) {
   event["huge_page_bytes"] = memory.huge_pages;
   event["swapped_bytes"] = memory.swapped;
   if (r.sampled) event["seed"] = r.seed;
+  if (r.result.drafts) event["drafts"] = DraftFigures(*r.result.drafts);
   event["engine"] = r.engine;
   event["seconds_reading"] = c.io.busy_seconds;
   event["reads_verified"] = c.reads_verified;
@@ -188,6 +190,7 @@ std::string StatsText(const RunReport& r) {
                          "), loaded in ", FormatSeconds(r.seconds_load), "\n", speed, TimeLine(g));
   text += Cat("experts: ", c.cache_hits, " of ", c.cache_hits + c.cache_misses, " from memory, ",
               FormatBytes(ExpertBytes(c)), " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
+  if (g.drafts) text += DraftText(*g.drafts);
   text += PrefetchText(c);
   text += LookaheadTable(SinceThen(r.lookahead, r.lookahead_before), c.record_bytes);
   if (c.expert_bytes_warm != 0)

@@ -10,6 +10,7 @@
 #include "base/topology.h"
 #include "base/units.h"
 #include "cache/eviction_policy.h"
+#include "engine/draft_model.h"
 #include "engine/weight_files.h"
 
 namespace deltafin {
@@ -55,6 +56,7 @@ struct Engine::Parts {
   std::unique_ptr<ExpertTraceWriter> trace;
   std::unique_ptr<ExpertCache> cache;
   std::unique_ptr<Model> model;
+  std::unique_ptr<DraftModel> draft_model;  // null: there is none, or no room
 
   ~Parts() {
     monitor->SetSources(nullptr, nullptr);
@@ -69,11 +71,26 @@ struct Engine::Parts {
   Status OpenFiles(const EngineOptions& options, const EngineContext& context);
   Status StartReaders(const EngineOptions& options, const EngineContext& context);
   void WarnDegraded(int32_t drive, const std::string& reason);
+  Status OpenDraftModel(const EngineOptions& options, Logger& warnings);
+  WorkspaceLimits Workspace(int64_t rows) const;
   Status MakePlan(const EngineOptions& options, Logger& warnings);
   Status Load(const EngineContext& context);
   Status MakeTrace(const std::string& path);
   Status MakeCache();
+  Status Step(const StepBatch& batch, SessionObserver* observer);
 };
+
+// A pass, after which nothing of a failed one is left in flight.
+Status Engine::Parts::Step(const StepBatch& batch, SessionObserver* observer) {
+  if (observer != nullptr)
+    model->on_output = [observer](int32_t layer, const ConstRows& sum) { observer->OnLayer(layer, sum); };
+  Status stepped = Forward(*model, batch);
+  model->on_output = {};
+  if (stepped) return stepped;
+  cache->DropPrefetches();
+  if (trace != nullptr) trace->DropStep();
+  return stepped;
+}
 
 Status Engine::Parts::OpenFiles(const EngineOptions& options, const EngineContext& context) {
   monitor->Enter(Phase::kOpen, 0, clock.NowNs());
@@ -116,6 +133,24 @@ void Engine::Parts::WarnDegraded(int32_t drive, const std::string& reason) {
                    "): what other drives hold copies of is read from them until the end of this run"));
 }
 
+// Where it was not asked for by name, a draft model that cannot be used is no reason to refuse the whole.
+Status Engine::Parts::OpenDraftModel(const EngineOptions& options, Logger& warnings) {
+  if (options.draft_model.empty() || options.draft == DraftMode::kOff || options.draft == DraftMode::kNgram) return {};
+  Result<std::unique_ptr<DraftModel>> opened = DraftModel::Open(options.draft_model, spec());
+  if (!opened && options.draft == DraftMode::kDspark) return FailWith(std::move(opened), "--draft-model");
+  if (!opened) {
+    warnings.Warn(Cat("--draft-model: ", opened.error().message(), ": goes on without it"));
+    return {};
+  }
+  draft_model = std::move(*opened);
+  return {};
+}
+
+WorkspaceLimits Engine::Parts::Workspace(int64_t rows) const {
+  const WorkspaceLimits own = WorkspaceFor(spec(), rows);
+  return draft_model == nullptr ? own : Larger(own, draft_model->Workspace());
+}
+
 Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& warnings) {
   const ModelSpec& spec = files.checkpoint->spec();
   MemoryFacts facts;
@@ -129,8 +164,11 @@ Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& warnings) {
   facts.dense_packed = files.dense != nullptr;
   facts.io_bytes = kIoBytes;
   facts.huge_pages = GetsHugePages();
-  facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(WorkspaceFor(spec, rows)); };
+  facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(Workspace(rows)); };
+  if (draft_model != nullptr)
+    facts.draft_model_bytes = [&](int64_t context, int64_t rows) { return draft_model->Bytes(context, rows); };
   DFIN_TRY(plan, MemoryPlan::Make(options, spec, facts));
+  if (!plan.draft_model) draft_model.reset();
   if (options.memory && *options.memory > facts.available)
     warnings.Warn(Cat("--memory ", FormatBytes(*options.memory), " is more than the ", FormatBytes(facts.available),
                       " that are available: expect swapping, or an end by the system"));
@@ -139,7 +177,7 @@ Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& warnings) {
 
 Status Engine::Parts::Load(const EngineContext& context) {
   const ModelSpec& spec = files.checkpoint->spec();
-  DFIN_TRY_VOID(backend->Reserve(WorkspaceFor(spec, plan.chunk)));
+  DFIN_TRY_VOID(backend->Reserve(Workspace(plan.chunk)));
   DFIN_TRY(Activations activations, Activations::Create(spec, plan.chunk));
   monitor->Enter(Phase::kLoad, plan.resident_dense_bytes, clock.NowNs());
   const auto progress = [this](uint64_t done, uint64_t total) {
@@ -147,6 +185,8 @@ Status Engine::Parts::Load(const EngineContext& context) {
     monitor->SetDone(done);
   };
   DFIN_TRY(dense, TensorStore::Create(files.dense_source(), *io, plan.residency, progress, context.cancel));
+  if (draft_model != nullptr)
+    DFIN_TRY_VOID(draft_model->Load(*dense, *backend, static_cast<int>(spec.layers.size()), context.cancel));
   DFIN_TRY_VOID(MakeCache());
   model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
   model->on_layer = [this](int32_t layer) {
@@ -231,6 +271,7 @@ Status Engine::Parts::Open(const EngineOptions& options, const EngineContext& co
   warm_start = options.warm_start;
   DFIN_TRY_VOID(OpenFiles(options, context));
   DFIN_TRY_VOID(StartReaders(options, context));
+  DFIN_TRY_VOID(OpenDraftModel(options, context.logger));
   DFIN_TRY_VOID(MakePlan(options, context.logger));
   if (context.on_plan) DFIN_TRY_VOID(context.on_plan(spec(), plan));
   if (!options.expert_trace.empty()) DFIN_TRY_VOID(MakeTrace(options.expert_trace));
@@ -334,13 +375,9 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     batch.logits = logits.Slice(std::max(at - first_logit, int64_t{0}), rows - batch.logits_from);
     batch.cancel = cancel;
     parts_->monitor->SetStepRows(static_cast<uint64_t>(rows));
-    const Status stepped = Forward(model, batch);
-    if (!stepped) {
-      parts_->cache->DropPrefetches();
-      if (parts_->trace != nullptr) parts_->trace->DropStep();
-      return stepped;
-    }
+    DFIN_TRY_VOID(parts_->Step(batch, session.observer_));
     session.tokens_.insert(session.tokens_.end(), batch.tokens.begin(), batch.tokens.end());
+    if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, rows);
     if (parts_->trace != nullptr) DFIN_TRY_VOID(parts_->trace->EndStep(rows));
     at += rows;
     if (count > 1) parts_->monitor->SetDone(static_cast<uint64_t>(at));
@@ -369,6 +406,51 @@ PromptForecast Engine::Forecast(int64_t tokens) const {
   facts.dense_rate = drives[dense].bytes_per_second;
   facts.dense_apart = dense < first || dense >= first + count;
   return ForecastPrompt(facts, tokens);
+}
+
+Status Engine::Try(Session& session, KdaReplay& replay, std::span<const TokenId> tokens, const Rows& logits,
+                   CancelToken cancel) {
+  const auto rows = static_cast<int64_t>(tokens.size());
+  DFIN_TRY_VOID(CheckTokens(spec(), tokens, session.length(), session.capacity()));
+  DFIN_CHECK(rows >= 1 && rows <= std::min(parts_->plan.chunk, replay.max_rows()), "more rows than can be tried");
+  DFIN_CHECK(logits.rows == rows && logits.width == spec().vocab_size, "logits of another shape");
+  parts_->model->tap = nullptr;
+  const Segment segment{&session.state_, 0, rows, &replay};
+  StepBatch batch;
+  batch.tokens = tokens;
+  batch.segments = {&segment, 1};
+  batch.logits = logits;
+  batch.cancel = cancel;
+  parts_->monitor->SetStepRows(static_cast<uint64_t>(rows));
+  DFIN_TRY_VOID(parts_->Step(batch, session.observer_));
+  if (parts_->trace != nullptr) DFIN_TRY_VOID(parts_->trace->EndStep(rows));
+  return {};
+}
+
+Status Engine::Accept(Session& session, KdaReplay& replay, std::span<const TokenId> tokens, int64_t rows) {
+  const auto all = static_cast<int64_t>(tokens.size());
+  DFIN_CHECK(rows >= 1 && rows <= all, "rows that were not tried");
+  if (rows == all)
+    session.state_.Commit(rows);
+  else
+    replay.Replay(*parts_->backend, session.state_, rows);
+  const std::span<const TokenId> accepted = tokens.first(static_cast<size_t>(rows));
+  session.tokens_.insert(session.tokens_.end(), accepted.begin(), accepted.end());
+  if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, rows);
+  return parts_->backend->Synchronize();
+}
+
+Result<std::unique_ptr<DsparkDrafter>> Engine::NewDsparkDrafter(int64_t usable_vocab, bool round_to_bf16) {
+  DFIN_CHECK(parts_->draft_model != nullptr, "the plan has a draft model");
+  DsparkOptions options = DraftModel::Options(parts_->plan.context, parts_->plan.chunk);
+  options.usable_vocab = usable_vocab;
+  options.round_to_bf16 = round_to_bf16;
+  return parts_->draft_model->NewDrafter(options);
+}
+
+uint64_t Engine::payload_bytes() const {
+  const ExpertCacheCounters& c = parts_->cache->counters();
+  return c.demand_bytes + c.prefetch_useful_bytes + c.prefetch_wasted_bytes + parts_->dense->streamed_bytes();
 }
 
 std::vector<DriveReport> Engine::drives() const {

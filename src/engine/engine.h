@@ -16,6 +16,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "draft/dspark_drafter.h"
 #include "engine/engine_options.h"
 #include "engine/forecast.h"
 #include "engine/memory_plan.h"
@@ -24,6 +25,7 @@
 #include "io/io_scheduler.h"
 #include "model/activation_tap.h"
 #include "model/forward.h"
+#include "model/kda_replay.h"
 
 namespace deltafin {
 
@@ -125,6 +127,20 @@ class Engine {
 
   // What feeding so many tokens at once will read; Feed() tells the monitor.
   PromptForecast Forecast(int64_t tokens) const;
+
+  // One step over `tokens`, the first of which follows what the session holds, with logits for each of them: [tokens,
+  // vocab]. The session stays as it is: Accept() makes the first `rows` of them part of it, at most once and before
+  // anything else happens to it, and the result is bit for bit what Feed() of those tokens gives. At most
+  // plan().chunk and replay.max_rows() tokens. Errors: those of Feed.
+  Status Try(Session& session, KdaReplay& replay, std::span<const TokenId> tokens, const Rows& logits,
+             CancelToken cancel);
+  Status Accept(Session& session, KdaReplay& replay, std::span<const TokenId> tokens, int64_t rows);
+
+  // Of the draft model, which the plan must have: for one conversation. See DsparkOptions.
+  Result<std::unique_ptr<DsparkDrafter>> NewDsparkDrafter(int64_t usable_vocab, bool round_to_bf16 = true);
+
+  // Payload of weights read so far, asked for or not: counters() of what a step costs, without their price.
+  uint64_t payload_bytes() const;
   EngineCounters counters() const;
   // Every layer with routed experts.
   std::vector<LayerLookahead> lookahead() const;

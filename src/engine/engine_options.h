@@ -19,6 +19,13 @@ enum class DenseMode : uint8_t {
   kStream,    // every layer streamed for every step
 };
 
+enum class DraftMode : uint8_t {
+  kOff,
+  kAuto,   // what there is room for, while it pays
+  kNgram,  // this one, while it pays; refused without room
+  kDspark,  // this one, from draft_model; refused where it does not fit the model or the memory
+};
+
 struct EngineOptions {
   std::string model = {};                     // --model: checkpoint folder
   std::optional<uint64_t> memory = {};        // --memory: bytes in all; default: most of what is available
@@ -45,6 +52,9 @@ struct EngineOptions {
   std::string state_dir = {};      // --state-dir: "" = keep nothing (--no-state)
   bool usage_counts = true;        // counts of use are taken from there and added to; off in benchmarks
   int64_t prefix_checkpoints = 0;  // that a prefix cache should have room for, where memory allows
+  DraftMode draft = DraftMode::kOff;  // --draft; only where tokens are generated
+  std::string draft_model = {};       // --draft-model: folder of a model that drafts; kAuto and kDspark
+  int64_t max_drafts = 0;             // --max-drafts: 1 to kMostDrafts; 0 = default
   // Rows that the caller keeps in memory as results: logits of every token, and with taps every intermediate value.
   int64_t result_logit_rows = 0;
   int64_t result_tap_rows = 0;

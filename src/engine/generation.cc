@@ -64,6 +64,7 @@ class Answer {
     return false;
   }
 
+  int64_t left() const { return limit_ - static_cast<int64_t>(result.tokens.size()); }
   double seconds() const { return SecondsBetween(start_, clock_.NowNs()); }
   int64_t now() const { return clock_.NowNs(); }
 
@@ -103,11 +104,21 @@ Status Run(Engine& engine, Session& session, const GenerationRequest& request, A
   sampler.ObserveAnswer(request.answered);
   after_prompt = engine.counters();
   monitor.Enter(Phase::kDecode, static_cast<uint64_t>(request.max_new), answer.now());
-  for (;;) {
-    DFIN_TRY(const TokenId token, sampler.Sample(logits));
-    if (!answer.Report(token)) return {};
-    DFIN_TRY_VOID(engine.Feed(session, {&token, 1}, Rows(logits.data(), 1, vocab), request.cancel));
+  const auto next = [&](const Drafting::SampledRow& row, TokenId* token) -> Result<bool> {
+    DFIN_TRY(*token, row.q.empty() ? sampler.Sample(row.logits) : sampler.SampleDrafted(row.logits, row.draft, row.q));
+    return answer.Report(*token);
+  };
+  TokenId token = 0;
+  DFIN_TRY(bool more, next({logits}, &token));
+  while (more) {
+    if (request.drafting != nullptr) {
+      DFIN_TRY(more, request.drafting->Step(session, &token, answer.left(), request.cancel, next));
+    } else {
+      DFIN_TRY_VOID(engine.Feed(session, {&token, 1}, Rows(logits.data(), 1, vocab), request.cancel));
+      DFIN_TRY(more, next({logits}, &token));
+    }
   }
+  return {};
 }
 
 }  // namespace
@@ -132,6 +143,7 @@ Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonito
   const EngineCounters before = engine.counters();
   EngineCounters after_prompt = before;
   monitor.Enter(Phase::kPrefill, static_cast<uint64_t>(prompt_tokens), answer.now());
+  if (request.drafting != nullptr) request.drafting->BeginRequest(session, request.stop_tokens);
   bool more = true;
   for (const TokenId token : request.answered)
     if (more) more = answer.Report(token);
@@ -140,6 +152,10 @@ Result<GenerationResult> Generate(Engine& engine, Session& session, EngineMonito
   if (run && more) Keep(session, request, {});
   monitor.Enter(Phase::kIdle, 0, answer.now());
   GenerationResult& result = answer.result;
+  if (request.drafting != nullptr) {
+    result.drafts = request.drafting->report();
+    request.drafting->EndRequest(session);
+  }
   const EngineCounters now = engine.counters();
   result.used = now.Since(before);
   result.used_decoding = now.Since(run || !result.tokens.empty() ? after_prompt : now);

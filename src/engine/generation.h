@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/cancel.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "engine/drafting.h"
 #include "engine/engine.h"
 #include "engine/prefix_cache.h"
 #include "engine/sampler.h"
@@ -38,6 +40,9 @@ struct GenerationRequest {
   // read again. The prompt's end and the answer's end are kept there for this conversation.
   PrefixCache* prefix_cache = nullptr;
   uint64_t conversation = 0;
+  // Checks drafts in the same step: the same tokens in fewer steps. Not owned; null: one token a step. With several
+  // tokens of one step the session holds what is before the step while they are reported.
+  Drafting* drafting = nullptr;
   // Called with every new token, the stop token included. False ends the request.
   std::function<bool(TokenId)> on_token;
 };
@@ -51,6 +56,7 @@ struct GenerationResult {
   double seconds_total = 0;
   EngineCounters used;           // by this request
   EngineCounters used_decoding;  // of that, after the first new token
+  std::optional<DraftReport> drafts;  // with drafting
   // New tokens after the first over the time after the first; 0 with fewer than two.
   double tokens_per_second_steady() const;
   // All new tokens over the whole time, prompt included.

@@ -6,7 +6,9 @@
 
 #include "base/units.h"
 #include "cache/expert_cache.h"
+#include "draft/ngram_drafter.h"
 #include "model/activations.h"
+#include "model/kda_replay.h"
 #include "model/sequence_state.h"
 
 namespace deltafin {
@@ -16,6 +18,8 @@ constexpr int64_t kDefaultContext = 8192;
 constexpr int64_t kDefaultChunk = 4096;
 // Part of what a plan has beyond its floor that kept prefixes may take.
 constexpr uint64_t kPrefixCacheDivisor = 8;
+// ... and that drafting may take where it was not asked for by name.
+constexpr uint64_t kDraftingDivisor = 8;
 constexpr int64_t kSmallestAutoChunk = 16;
 // A chunk is not made shorter than this for the sake of keeping more dense weights in memory.
 constexpr int64_t kShortChunk = 512;
@@ -35,13 +39,18 @@ class Planner {
     plan_.experts_total = spec_.num_moe_layers * spec_.num_experts;
     DFIN_TRY_VOID(ChooseContext());
     DFIN_TRY_VOID(CheckSwitches());
+    plan_.draft_by = options_.draft;
+    DFIN_TRY_VOID(ClaimDrafting());
     plan_.budget = options_.memory.value_or(facts_.available - facts_.available / kLeftToSystemDivisor);
     const uint64_t floor = FloorBytes();
     if (plan_.budget < floor) return RefuseBudget(floor);
     ChoosePrefixCache(plan_.budget - floor);
+    ChooseDrafting(plan_.budget - floor);
     ChooseChunk();
+    LimitDraftsToChunk();
     ChooseResidency();
     ShortenChunkForResidency();
+    DFIN_TRY_VOID(CheckDraftModel());
     DFIN_TRY_VOID(ChooseSlots());
     WriteRows();
     return std::move(plan_);
@@ -81,6 +90,8 @@ class Planner {
     if (options_.dense_mode == DenseMode::kResident) with += ", --dense-mode resident";
     if (options_.expert_cache) with += Cat(", --expert-cache ", FormatBytes(SlotBytesWanted()));
     if (options_.chunk != 0) with += Cat(", --chunk ", options_.chunk);
+    if (plan_.draft_rows != 0) with += Cat(", --draft with up to ", plan_.draft_rows - 1, " drafts");
+    if (plan_.draft_model) with += ", --draft-model";
     if (ResultBytes() != 0) with += Cat(", ", FormatBytes(ResultBytes()), " of results");
     return Fail(ErrorCode::kOutOfMemory, what, FormatBytes(plan_.budget), ": expected at least ", FloorSize(floor),
                 " for this model with ", with, ": give more memory or ask for less");
@@ -98,11 +109,71 @@ class Planner {
     if (room >= one) plan_.prefix_cache_bytes = room;
   }
 
+  int64_t WantedDraftRows() const { return 1 + (options_.max_drafts == 0 ? kMostDrafts : options_.max_drafts); }
+  // What is kept of a step until it is known which rows are right, a row of logits each, and what the drafter knows.
+  uint64_t DraftBytes(int64_t rows) const {
+    return KdaReplay::Bytes(spec_, rows) + static_cast<uint64_t>(rows * spec_.vocab_size) * 4 +
+           NgramDrafter::Bytes(plan_.context + 1) + static_cast<uint64_t>(plan_.context) * sizeof(TokenId);
+  }
+
+  // A drafter that was asked for by name has its room before anything else.
+  Status ClaimDrafting() {
+    if (options_.max_drafts < 0 || options_.max_drafts > kMostDrafts)
+      return Fail(ErrorCode::kInvalidArgument, "--max-drafts ", options_.max_drafts, ": expected 1 to ", kMostDrafts);
+    if (options_.draft == DraftMode::kOff || options_.draft == DraftMode::kAuto) return {};
+    const int64_t limit = std::min(plan_.context, options_.chunk == 0 ? plan_.context : options_.chunk);
+    plan_.draft_rows = std::min(WantedDraftRows(), limit);
+    if (plan_.draft_rows < 2 || (options_.max_drafts != 0 && plan_.draft_rows < WantedDraftRows()))
+      return Fail(ErrorCode::kInvalidArgument, "--draft: a step with the drafts has ", WantedDraftRows(),
+                  " rows: expected --chunk and --context to allow as many, got ", limit, ": raise them");
+    plan_.draft_bytes = DraftBytes(plan_.draft_rows);
+    plan_.draft_model = options_.draft == DraftMode::kDspark;
+    return {};
+  }
+
+  // Otherwise as many rows as a part of what is left allows.
+  void ChooseDrafting(uint64_t above_floor) {
+    if (options_.draft != DraftMode::kAuto) return;
+    const uint64_t room = above_floor / kDraftingDivisor;
+    int64_t rows = std::min(WantedDraftRows(), plan_.context);
+    while (rows >= 2 && DraftBytes(rows) > room) --rows;
+    if (rows < 2) return;
+    plan_.draft_rows = rows;
+    plan_.draft_bytes = DraftBytes(rows);
+    if (!facts_.draft_model_bytes) return;
+    // Dense weights come first: all of them are read for every token, a draft model's only for a proposal.
+    const uint64_t dense = AllDense() - FewestDenseBytes();
+    const uint64_t model = facts_.draft_model_bytes(plan_.context, kDefaultChunk);
+    plan_.draft_model = options_.dense_mode != DenseMode::kStream && dense <= room * (kDraftingDivisor - 1) &&
+                        model <= above_floor - dense - room;
+  }
+
+  // It multiplies with the model's output matrix.
+  Status CheckDraftModel() {
+    if (!plan_.draft_model || plan_.residency.resident.back()) return {};
+    if (options_.draft == DraftMode::kDspark)
+      return Fail(ErrorCode::kOutOfMemory,
+                  "--draft dspark: expected the model's output matrix in memory, and the budget of ",
+                  FormatBytes(plan_.budget), " streams it: give more memory, or --draft ngram");
+    plan_.draft_model = false;
+    return {};
+  }
+  uint64_t DraftModelBytes(int64_t chunk) const {
+    return plan_.draft_model ? facts_.draft_model_bytes(plan_.context, chunk) : 0;
+  }
+
+  void LimitDraftsToChunk() {
+    plan_.draft_rows = std::min(plan_.draft_rows, plan_.chunk);
+    if (plan_.draft_rows < 2) plan_.draft_rows = 0;
+    if (plan_.draft_rows == 0) plan_.draft_model = false;
+    plan_.draft_bytes = plan_.draft_rows == 0 ? 0 : DraftBytes(plan_.draft_rows);
+  }
+
   // Everything but dense weights and expert slots, for a chunk of so many rows.
   uint64_t FixedBytes(int64_t chunk) const {
     return facts_.program + options_.tokenizer_bytes + facts_.io_bytes + SequenceState::KdaBytes(spec_) +
            SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype) + StepBytes(chunk) + ResultBytes() +
-           ReserveBytes() + plan_.prefix_cache_bytes;
+           ReserveBytes() + plan_.prefix_cache_bytes + plan_.draft_bytes + DraftModelBytes(chunk);
   }
   // What the caller keeps: see EngineOptions. A tap row has three [H] values and a route a layer, embedding and norm.
   uint64_t ResultBytes() const {
@@ -142,7 +213,7 @@ class Planner {
 
   uint64_t FloorBytes() {
     const uint64_t dense = FewestDenseBytes();
-    const int64_t chunk = options_.chunk == 0 ? 1 : std::min(options_.chunk, plan_.context);
+    const int64_t chunk = options_.chunk == 0 ? FewestRows() : std::min(options_.chunk, plan_.context);
     // The reserve grows with the budget: the floor is where budget = without + budget / divisor, or a little less.
     const uint64_t without = FixedBytes(chunk) - ReserveBytes() + kReserveFixed + dense + SlotBytesWanted();
     return without + without / (kReserveDivisor - 1) + 1;
@@ -150,6 +221,11 @@ class Planner {
   uint64_t SlotBytesWanted() const {
     const uint64_t all = static_cast<uint64_t>(plan_.experts_total) * facts_.slot_bytes;
     return std::min(all, options_.expert_cache.value_or(static_cast<uint64_t>(FloorSlots()) * facts_.slot_bytes));
+  }
+
+  // Of a chunk: drafting that was asked for by name needs its rows in one step.
+  int64_t FewestRows() const {
+    return options_.draft == DraftMode::kAuto ? 1 : std::max<int64_t>(plan_.draft_rows, 1);
   }
 
   void ChooseChunk() {
@@ -161,7 +237,8 @@ class Planner {
       if (FixedBytes(chunk) + dense + SlotBytesWanted() > plan_.budget) return false;
       return chunk <= kSmallestAutoChunk || StepBytes(chunk) <= plan_.budget / 16;
     };
-    while (plan_.chunk > 1 && !fits(plan_.chunk)) plan_.chunk = (plan_.chunk + 1) / 2;
+    while (plan_.chunk > FewestRows() && !fits(plan_.chunk))
+      plan_.chunk = std::max((plan_.chunk + 1) / 2, FewestRows());
   }
 
   void ChooseResidency() {
@@ -265,6 +342,14 @@ class Planner {
     add("KDA state", SequenceState::KdaBytes(spec_), "current and next");
     if (plan_.prefix_cache_bytes != 0)
       add("prefix cache", plan_.prefix_cache_bytes, "kept beginnings of conversations");
+    if (plan_.draft_rows != 0)
+      add("drafting", plan_.draft_bytes, Cat("up to ", plan_.draft_rows - 1, " drafts a step"));
+    else if (options_.draft != DraftMode::kOff)
+      add("drafting", 0, "off: there is no room for it");
+    if (plan_.draft_model)
+      add("draft model", DraftModelBytes(plan_.chunk), "weights and context");
+    else if (facts_.draft_model_bytes)
+      add("draft model", 0, "off: there is no room for it");
     add("activations", StepBytes(plan_.chunk), Cat("steps of up to ", plan_.chunk, " rows"));
     if (ResultBytes() != 0) add("results", ResultBytes(), "kept until they are written");
     add("reserve", ReserveBytes(), "");

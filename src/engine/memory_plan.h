@@ -31,6 +31,8 @@ struct MemoryFacts {
   std::optional<bool> huge_pages = {};  // whether slots will lie in them; empty: not known
   // Scratch of the backend for steps of so many rows.
   std::function<uint64_t(int64_t rows)> workspace_bytes;
+  // What a draft model needs in conversations of so many tokens with steps of so many rows; empty: there is none.
+  std::function<uint64_t(int64_t context, int64_t rows)> draft_model_bytes = {};
 };
 
 struct MemoryRow {
@@ -50,6 +52,13 @@ struct MemoryPlan {
   int64_t chunk = 0;
   int64_t context = 0;
   uint64_t prefix_cache_bytes = 0;  // budget of a PrefixCache; 0: none was asked for, or there is no room
+
+  // Rows of a step that checks drafts (engine/drafting.h): the pending token and at most draft_rows - 1 drafts. 0: no
+  // drafting, because none was asked for or because there is no room.
+  int64_t draft_rows = 0;
+  uint64_t draft_bytes = 0;
+  bool draft_model = false;              // is part of it
+  DraftMode draft_by = DraftMode::kOff;  // what was asked for
 
   uint64_t total() const;
   // The rows as lines of text, for stderr.

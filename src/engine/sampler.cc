@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "draft/rejection.h"
+
 namespace deltafin {
 
 Status SamplingParams::Validate() const {
@@ -66,6 +68,41 @@ Result<TokenId> Sampler::Greedy(std::span<const float> logits) const {
 }
 
 Result<TokenId> Sampler::Draw(std::span<const float> logits) {
+  DFIN_TRY(const Kept kept, KeepCandidates(logits));
+  double draw = NextUniform() * kept.sum;
+  for (size_t i = 0; i < kept.count; ++i) {
+    draw -= candidates_[i].score;
+    if (draw < 0) return candidates_[i].id;
+  }
+  return candidates_[kept.count - 1].id;
+}
+
+Status Sampler::Distribution(std::span<const float> logits, std::span<double> out) {
+  std::fill(out.begin(), out.end(), 0.0);
+  if (params_.temperature == 0) {
+    DFIN_TRY(const TokenId best, Greedy(logits));
+    out[static_cast<size_t>(best)] = 1;
+    return {};
+  }
+  DFIN_TRY(const Kept kept, KeepCandidates(logits));
+  for (size_t i = 0; i < kept.count; ++i) out[static_cast<size_t>(candidates_[i].id)] = candidates_[i].score / kept.sum;
+  return {};
+}
+
+Result<TokenId> Sampler::SampleDrafted(std::span<const float> logits, TokenId draft, std::span<const float> q) {
+  if (params_.temperature == 0) return Sample(logits);
+  distribution_.resize(generated_.size());
+  DFIN_TRY_VOID(Distribution(logits, distribution_));
+  TokenId token = draft;
+  if (!(NextUniform() < AcceptChance(distribution_, q, draft))) {
+    ToReplacement(distribution_, q);
+    token = DrawFrom(distribution_, NextUniform());
+  }
+  ++generated_[static_cast<size_t>(token)];
+  return token;
+}
+
+Result<Sampler::Kept> Sampler::KeepCandidates(std::span<const float> logits) {
   candidates_.clear();
   for (size_t id = 0; id < usable_; ++id) {
     const double score = Penalised(logits[id], id) / params_.temperature;
@@ -89,19 +126,13 @@ Result<TokenId> Sampler::Draw(std::span<const float> logits) {
     total += c.score;
   }
   // top_p keeps the shortest prefix whose probability reaches top_p; min_p what is likely enough beside the first.
-  double kept = 0;
-  size_t count = 0;
+  Kept kept;
   for (const Candidate& c : candidates_) {
-    if (count > 0 && (kept >= params_.top_p * total || c.score < params_.min_p)) break;
-    kept += c.score;
-    ++count;
+    if (kept.count > 0 && (kept.sum >= params_.top_p * total || c.score < params_.min_p)) break;
+    kept.sum += c.score;
+    ++kept.count;
   }
-  double draw = NextUniform() * kept;
-  for (size_t i = 0; i < count; ++i) {
-    draw -= candidates_[i].score;
-    if (draw < 0) return candidates_[i].id;
-  }
-  return candidates_[count - 1].id;
+  return kept;
 }
 
 // splitmix64 (public domain, S. Vigna): a counter and a mixing function.

@@ -44,6 +44,11 @@ class Sampler {
 
   // The next token; it then counts as generated. kCorrupt when no logit is a number.
   Result<TokenId> Sample(std::span<const float> logits);
+  // The same with a token that was drawn from the distribution `q`, [vocab], which is taken as often as may be
+  // (draft/rejection.h): distributed like Sample(), with other draws. Greedy: as Sample().
+  Result<TokenId> SampleDrafted(std::span<const float> logits, TokenId draft, std::span<const float> q);
+  // What Sample() draws from, [vocab].
+  Status Distribution(std::span<const float> logits, std::span<double> out);
 
  private:
   struct Candidate {
@@ -52,6 +57,12 @@ class Sampler {
   };
   Result<TokenId> Greedy(std::span<const float> logits) const;
   Result<TokenId> Draw(std::span<const float> logits);
+  // Candidates that may be chosen come first, their scores in proportion to their probability; how many, and their sum.
+  struct Kept {
+    size_t count = 0;
+    double sum = 0;
+  };
+  Result<Kept> KeepCandidates(std::span<const float> logits);
   double Penalised(double logit, size_t id) const;
   double NextUniform();  // [0, 1)
 
@@ -61,6 +72,7 @@ class Sampler {
   std::vector<int32_t> generated_;  // times each token was generated
   std::vector<bool> in_prompt_;
   std::vector<Candidate> candidates_;
+  std::vector<double> distribution_;  // for drafts that were drawn
 };
 
 }  // namespace deltafin

@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "draft/session_observer.h"
 #include "model/sequence_state.h"
 
 namespace deltafin {
@@ -37,6 +38,9 @@ class Session {
   int64_t capacity() const { return state_.capacity(); }
   const SequenceState& state() const { return state_; }
 
+  // Not owned, outlives the session or is taken away with null. A fork has none.
+  void SetObserver(SessionObserver* observer) { observer_ = observer; }
+
   void Reset();
   Result<Session> Fork() const;
   // `logits`: after the last token, when they are at hand and should be kept.
@@ -51,6 +55,7 @@ class Session {
   friend class SnapshotFiles;
   SequenceState state_;
   std::vector<TokenId> tokens_;
+  SessionObserver* observer_ = nullptr;
 };
 
 }  // namespace deltafin

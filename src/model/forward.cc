@@ -69,6 +69,11 @@ void KdaSegment(Model& m, const LayerSpec& layer, const KdaWeights& w, const Seg
                  .before = state.s_before + first * d,
                  .after = state.s_after + first * d,
                  .out = t.out.Slice(s.first_row, s.rows).Columns(first, width)});
+  if (s.replay != nullptr)
+    s.replay->Keep(layer.kda_index, h.first,
+                   {of(t.q_proj), of(t.k_proj), of(t.v_proj), of(t.k), of(t.v), of(t.decay),
+                    t.beta.Slice(s.first_row, s.rows).Columns(h.first, h.count), w.A_log.Elements(h.first, h.count),
+                    w.dt_bias.Elements(first, width)});
 }
 
 // Section 2.1.1, Eq. 1-6: x -> y.
@@ -218,6 +223,7 @@ Status Layer(Model& m, int32_t l, const StepBatch& batch) {
   TapRows(m, l, "feed_forward", m.a.y);
   m.backend.Add({.x = m.a.y, .out = m.a.prefix_sum});
   TapRows(m, l, "prefix_sum", m.a.prefix_sum);
+  if (m.on_output) m.on_output(l, m.a.prefix_sum);
   return {};
 }
 
@@ -274,7 +280,8 @@ Status Forward(Model& m, const StepBatch& batch) {
   }
   DFIN_TRY_VOID(OutputLogits(m, batch));
   DFIN_TRY_VOID(m.backend.Synchronize());
-  for (const Segment& s : batch.segments) s.state->Commit(s.rows);
+  for (const Segment& s : batch.segments)
+    if (s.replay == nullptr) s.state->Commit(s.rows);
   return {};
 }
 

@@ -1,7 +1,8 @@
 // The forward pass of Kimi K3: one function over a device (backend/backend.h), the same for a prompt chunk, a decode
-// step, and (later) the check of drafted tokens.
+// step, and the check of drafted tokens.
 //
-// A pass advances every sequence of the batch or none (model/sequence_state.h). It allocates nothing. A failed read or
+// A pass advances every sequence of the batch or none (model/sequence_state.h); one whose segment keeps what it can be
+// replayed with (model/kda_replay.h) is left to the caller. It allocates nothing. A failed read or
 // a cancellation ends it with an error within one layer; the Model stays usable. Thread rule: engine thread only.
 #pragma once
 
@@ -34,6 +35,8 @@ struct Model {
   ExpertLookahead lookahead;
   ActivationTap* tap = nullptr;                 // not owned; null: off
   std::function<void(int32_t layer)> on_layer;  // called before each layer; empty: nobody watches
+  // Called with the running sum as it leaves a layer, [R, H]; empty: nobody wants it.
+  std::function<void(int32_t layer, const ConstRows& sum)> on_output;
   uint64_t layer_passes = 0;                    // layers computed so far
   std::vector<TokenId> row_numbers;             // 0, 1, 2, ...: embedding rows arrive gathered
 };

@@ -9,6 +9,7 @@
 
 #include "base/cancel.h"
 #include "base/ids.h"
+#include "model/kda_replay.h"
 #include "model/sequence_state.h"
 #include "tensor/tensor.h"
 
@@ -18,6 +19,9 @@ struct Segment {
   SequenceState* state = nullptr;
   int64_t first_row = 0;
   int64_t rows = 0;
+  // Where what a part of the rows can be committed with is kept; null: all rows are committed when the pass is through.
+  // Else none is: the caller takes what it accepts.
+  KdaReplay* replay = nullptr;
 };
 
 struct StepBatch {

@@ -57,6 +57,42 @@ TEST(BenchKernels, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(Kernels({"more"}).exit_code, 2);
 }
 
+TEST(BenchDraft, ReportsEveryKindOfTextPlainlyAndWithEveryNumberOfDrafts) {
+  test::ProcessOptions options;
+  options.arguments = {"bench", "draft", "--model", test::RepoPath("models/k3-nano"), "--json",
+                       "--new", "12", "--drafts", "1,3", "--no-state", "--quiet"};
+  const auto r = test::RunProcess(DELTAFIN_PROGRAM, options);
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const Json report = Json::parse(r.out);
+  std::map<std::string, std::set<std::string>> seen;
+  for (const Json& result : report["results"]) {
+    const std::string drafter = result["drafter"], drafts = result["drafts"];
+    seen[result["text"]].insert(drafter + " " + drafts);
+    EXPECT_GE(result["tokens_per_step"].get<double>(), 1);
+    EXPECT_LE(result["tokens_per_step"].get<double>(), 8);
+    EXPECT_GE(result["acceptance"].get<double>(), 0);
+    EXPECT_LE(result["acceptance"].get<double>(), 1);
+    EXPECT_GT(result["seconds_per_token"].get<double>(), 0);
+    EXPECT_GE(result["payload_bytes_per_token"].get<double>(), 0);
+    if (drafter == "off") {
+      EXPECT_EQ(result["tokens_per_step"].get<double>(), 1);
+      EXPECT_EQ(result["speed_up"].get<double>(), 1);
+      EXPECT_EQ(result["speed_up_at_usual_costs"].get<double>(), 1);
+    }
+  }
+  const std::set<std::string> all = {"off 0", "ngram 1", "ngram 3", "auto auto"};
+  EXPECT_EQ(seen, (std::map<std::string, std::set<std::string>>{
+                      {"grounded", all}, {"code", all}, {"chat", all}, {"random", all}}));
+}
+
+TEST(BenchDraft, RefusesWhatIsNoNumberOfDrafts) {
+  test::ProcessOptions options;
+  options.arguments = {"bench", "draft", "--model", test::RepoPath("models/k3-nano"), "--drafts", "8", "--no-state"};
+  EXPECT_EQ(test::RunProcess(DELTAFIN_PROGRAM, options).exit_code, 2);
+  options.arguments = {"bench", "draft", "--model", test::RepoPath("models/k3-nano"), "--draft", "off", "--no-state"};
+  EXPECT_EQ(test::RunProcess(DELTAFIN_PROGRAM, options).exit_code, 2);
+}
+
 test::ProcessResult Decode(std::vector<std::string> arguments) {
   test::ProcessOptions options;
   options.arguments = {"bench", "decode", "--model", test::RepoPath("models/k3-nano"), "--no-state"};

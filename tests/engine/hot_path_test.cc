@@ -1,9 +1,15 @@
 // A decoded token allocates nothing: every buffer is taken before the first one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+
+#include "draft/ngram_drafter.h"
 #include "engine/generation.h"
 #include "support/count_allocations.h"
 #include "support/engine_runs.h"
+#include "support/made_drafters.h"
+#include "support/test_data.h"
 
 namespace deltafin {
 namespace {
@@ -66,6 +72,72 @@ TEST(HotPath, AGeneratedTokenAllocatesNothing) {
   ASSERT_TRUE(Generate(*engine, *session, engine.monitor(), request));
   ASSERT_EQ(seen, 60u);
   EXPECT_EQ(allocations[59] - allocations[20], 0);
+}
+
+// The same with drafts, of which some are right, in steps of every width.
+TEST(HotPath, ADraftedTokenAllocatesNothing) {
+  test::OpenedEngine engine({.model = test::NanoFolder()});
+  ASSERT_TRUE(engine.ok());
+  const std::vector<TokenId> prompt = {398, 427, 272, 1688, 263};
+  GenerationRequest request;
+  request.prompt = prompt;
+  request.max_new = 200;
+  Result<Session> plain = engine->NewSession();
+  const Result<GenerationResult> known = Generate(*engine, *plain, engine.monitor(), request);
+  ASSERT_TRUE(known);
+  std::vector<TokenId> text = prompt;
+  text.insert(text.end(), known->tokens.begin(), known->tokens.end());
+
+  size_t proposals = 0;
+  const auto oracle = test::Oracle(text, 3);
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  drafters.push_back(std::make_unique<test::MadeDrafter>(
+      [&](std::span<const TokenId> history, std::span<TokenId> out) -> Result<int64_t> {
+        return oracle(history, out.first(std::min(out.size(), ++proposals % 8)));
+      }));
+  drafters.push_back(std::move(*NgramDrafter::Create({engine->plan().context + 1, {}, 0})));
+  Result<std::unique_ptr<Drafting>> drafting =
+      Drafting::Create(*engine, std::move(drafters), {.rows = 8, .limits = {.most = 7, .always = true}});
+  ASSERT_TRUE(drafting);
+  std::vector<int64_t> allocations(256);
+  size_t seen = 0;
+  request.drafting = drafting->get();
+  request.on_token = [&](TokenId) {
+    allocations[seen++] = test::Allocations();
+    return true;
+  };
+  Result<Session> session = engine->NewSession();
+  ASSERT_TRUE(Generate(*engine, *session, engine.monitor(), request));
+  ASSERT_EQ(seen, 200u);
+  EXPECT_EQ(allocations[199] - allocations[60], 0);
+}
+
+// The same with a draft model that is asked for every step.
+TEST(HotPath, AProposalOfADraftModelAllocatesNothing) {
+  const std::string drafter = test::RepoPath("models/k3-nano-dspark");
+  if (!std::filesystem::exists(drafter)) GTEST_SKIP() << drafter << " is not there";
+  test::OpenedEngine engine({.model = test::NanoFolder(), .draft = DraftMode::kDspark, .draft_model = drafter});
+  ASSERT_TRUE(engine.ok()) << engine.error().message();
+  Result<std::unique_ptr<Drafting>> drafting =
+      Drafting::ForPlan(*engine, {.ngram = false, .limits = {.most = 7, .always = true}});
+  ASSERT_TRUE(drafting);
+  const std::vector<TokenId> prompt = {398, 427, 272, 1688, 263};
+  std::vector<int64_t> allocations(256);
+  size_t seen = 0;
+  GenerationRequest request;
+  request.prompt = prompt;
+  request.max_new = 120;
+  request.drafting = drafting->get();
+  request.on_token = [&](TokenId) {
+    allocations[seen++] = test::Allocations();
+    return true;
+  };
+  Result<Session> session = engine->NewSession();
+  const Result<GenerationResult> result = Generate(*engine, *session, engine.monitor(), request);
+  ASSERT_TRUE(result);
+  ASSERT_EQ(seen, 120u);
+  EXPECT_GT(result->drafts->drafters[0].proposals, 10u);
+  EXPECT_EQ(allocations[119] - allocations[60], 0);
 }
 
 // The counter can count.

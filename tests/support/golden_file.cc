@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/float_types.h"
 #include "base/json.h"
 #include "checkpoint/safetensors.h"
 
@@ -40,8 +41,10 @@ GoldenFile::GoldenFile(const std::string& path) {
       entry.floats = Copy<float>(data, tensor.bytes);
     else if (tensor.dtype == DType::kI64)
       entry.ints = Copy<int64_t>(data, tensor.bytes);
+    else if (tensor.dtype == DType::kBF16)
+      for (const uint16_t value : Copy<uint16_t>(data, tensor.bytes)) entry.floats.push_back(Bf16ToFloat(value));
     else
-      Abort(Cat(path, ": ", tensor.name, ": expected F32 or I64"));
+      Abort(Cat(path, ": ", tensor.name, ": expected F32, BF16 or I64"));
   }
 }
 

@@ -1,4 +1,4 @@
-// GoldenFile: expected.golden, the recorded values of the reference (a safetensors file with F32 and I64 tensors).
+// GoldenFile: expected.golden, the recorded values of the reference (a safetensors file with F32, BF16 and I64 tensors).
 //
 // The whole file is in memory. Immutable. Loading aborts the test program with a message when the file is not readable:
 // it is part of the repository.
@@ -22,7 +22,7 @@ class GoldenFile {
   std::vector<std::string> Names() const;
   // These abort on a name that is not there, or of the other type.
   const Shape& ShapeOf(std::string_view name) const;
-  const std::vector<float>& Floats(std::string_view name) const;  // F32, row-major
+  const std::vector<float>& Floats(std::string_view name) const;  // F32, or BF16 widened; row-major
   const std::vector<int64_t>& Ints(std::string_view name) const;  // I64, row-major
 
  private:

@@ -1,0 +1,130 @@
+#include "bench/draft_bench.h"
+
+#include "draft/draft_economics.h"
+#include "engine/generation.h"
+
+namespace deltafin {
+namespace {
+
+void AddTo(DraftReport& sum, const DraftReport& more) {
+  for (size_t rows = 0; rows < sum.by_rows.size(); ++rows) {
+    sum.by_rows[rows].steps += more.by_rows[rows].steps;
+    sum.by_rows[rows].tokens += more.by_rows[rows].tokens;
+    sum.by_rows[rows].seconds += more.by_rows[rows].seconds;
+    sum.by_rows[rows].payload_bytes += more.by_rows[rows].payload_bytes;
+  }
+  if (sum.drafters.empty()) {
+    sum.drafters = more.drafters;
+  } else {
+    for (size_t d = 0; d < sum.drafters.size(); ++d) sum.drafters[d].Add(more.drafters[d]);
+  }
+  sum.state = more.state;
+}
+
+class DraftBench {
+ public:
+  DraftBench(Engine& engine, EngineMonitor& monitor, const DraftBenchOptions& options)
+      : engine_(engine), monitor_(monitor), options_(options) {}
+
+  Result<std::vector<DraftBenchRow>> Run() {
+    for (const DraftBenchTexts& texts : options_.texts) {
+      expected_.assign(texts.prompts.size(), {});
+      DFIN_TRY_VOID(Measure(texts, "", DraftBenchRow::kPlain));  // a first time, so that caches hold what they can
+      rows_.pop_back();
+      DFIN_TRY_VOID(Measure(texts, "", DraftBenchRow::kPlain));
+      for (const char* drafter : {"ngram", "dspark"}) {
+        if (std::string(drafter) == "dspark" && !engine_.plan().draft_model) continue;
+        for (const int64_t drafts : options_.widths) DFIN_TRY_VOID(Measure(texts, drafter, drafts));
+      }
+      DFIN_TRY_VOID(Measure(texts, "auto", DraftBenchRow::kAuto));
+    }
+    return std::move(rows_);
+  }
+
+ private:
+  Result<std::unique_ptr<Drafting>> MakeDrafting(const std::string& drafter, int64_t drafts) {
+    DraftingSetup setup{.stop_tokens = options_.stop_tokens,
+                        .first_special = options_.first_special,
+                        .usable_vocab = options_.usable_vocab};
+    setup.ngram = drafter == "ngram" || drafter == "auto";
+    setup.draft_model = engine_.plan().draft_model && (drafter == "dspark" || drafter == "auto");
+    const int64_t most = engine_.plan().draft_rows - 1;
+    setup.limits = {.most = drafts == DraftBenchRow::kAuto ? most : drafts, .always = drafts > 0};
+    return Drafting::ForPlan(engine_, std::move(setup));
+  }
+
+  Status Measure(const DraftBenchTexts& texts, const std::string& drafter, int64_t drafts) {
+    if (options_.progress) options_.progress(Cat(texts.kind, ", ", drafter.empty() ? "plain" : drafter, " ", drafts));
+    DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(drafter, drafts));
+    DraftBenchRow row;
+    row.kind = texts.kind;
+    row.drafter = drafter;
+    row.drafts = drafts;
+    for (size_t i = 0; i < texts.prompts.size(); ++i) {
+      DFIN_TRY(Session session, engine_.NewSession());
+      GenerationRequest request;
+      request.prompt = texts.prompts[i];
+      request.max_new = options_.new_tokens;
+      request.usable_vocab = options_.usable_vocab;
+      request.stop_tokens = options_.stop_tokens;
+      request.cancel = options_.cancel;
+      request.drafting = drafting.get();
+      DFIN_TRY(const GenerationResult result, Generate(engine_, session, monitor_, request));
+      if (result.reason == StopReason::kCancelled) return Fail(ErrorCode::kCancelled, "bench draft: stopped");
+      if (expected_[i].empty()) expected_[i] = result.tokens;
+      if (expected_[i] != result.tokens)
+        return Fail(ErrorCode::kInternal, "bench draft: ", texts.kind, " prompt ", i, " with ", drafter, " and ",
+                    drafts, " drafts: expected the tokens of plain decoding, got others");
+      AddTo(row.report, *result.drafts);
+    }
+    row.tokens = row.report.all().tokens;
+    if (row.tokens == 0)
+      return Fail(ErrorCode::kInvalidArgument, "bench draft: ", texts.kind,
+                  ": answers of one token: expected --new of at least 2");
+    rows_.push_back(std::move(row));
+    return {};
+  }
+
+  Engine& engine_;
+  EngineMonitor& monitor_;
+  const DraftBenchOptions& options_;
+  std::vector<std::vector<TokenId>> expected_;  // of the kind in progress
+  std::vector<DraftBenchRow> rows_;
+};
+
+}  // namespace
+
+double DraftBenchRow::seconds_drafting() const {
+  double sum = 0;
+  for (const DraftReport::OfDrafter& d : report.drafters) sum += d.seconds;
+  return sum;
+}
+
+double DraftBenchRow::bytes_per_token() const {
+  return static_cast<double>(report.all().payload_bytes) / static_cast<double>(tokens);
+}
+
+double DraftBenchRow::tokens_per_step() const {
+  return static_cast<double>(tokens) / static_cast<double>(report.all().steps);
+}
+
+double DraftBenchRow::usual_speed_up() const {
+  const StepCosts usual;
+  double plain_steps = 0;
+  for (size_t rows = 1; rows < report.by_rows.size(); ++rows)
+    plain_steps += static_cast<double>(report.by_rows[rows].steps) * usual.Ratio(static_cast<int64_t>(rows));
+  return static_cast<double>(tokens) / plain_steps;
+}
+
+Result<std::vector<DraftBenchRow>> BenchDrafts(Engine& engine, EngineMonitor& monitor,
+                                               const DraftBenchOptions& options) {
+  if (engine.plan().draft_rows == 0)
+    return Fail(ErrorCode::kOutOfMemory, "bench draft: expected room for drafting, got none: give more memory");
+  for (const int64_t drafts : options.widths)
+    if (drafts < 1 || drafts >= engine.plan().draft_rows)
+      return Fail(ErrorCode::kInvalidArgument, "bench draft: ", drafts, " drafts: expected 1 to ",
+                  engine.plan().draft_rows - 1, ", for which there is room");
+  return DraftBench(engine, monitor, options).Run();
+}
+
+}  // namespace deltafin

@@ -1,0 +1,220 @@
+#include "engine/drafting.h"
+
+#include <algorithm>
+
+#include "draft/ngram_drafter.h"
+
+namespace deltafin {
+
+uint64_t DraftReport::OfDrafter::tried() const {
+  uint64_t sum = 0;
+  for (const uint64_t n : tried_at) sum += n;
+  return sum;
+}
+
+void DraftReport::OfDrafter::Add(const OfDrafter& more) {
+  proposals += more.proposals;
+  seconds += more.seconds;
+  for (size_t j = 0; j < tried_at.size(); ++j) {
+    tried_at[j] += more.tried_at[j];
+    right_at[j] += more.right_at[j];
+  }
+  if (failure.empty()) failure = more.failure;
+}
+
+uint64_t DraftReport::OfDrafter::right() const {
+  uint64_t sum = 0;
+  for (const uint64_t n : right_at) sum += n;
+  return sum;
+}
+
+DraftReport::Steps DraftReport::all() const {
+  Steps sum;
+  for (const Steps& s : by_rows) {
+    sum.steps += s.steps;
+    sum.tokens += s.tokens;
+    sum.seconds += s.seconds;
+    sum.payload_bytes += s.payload_bytes;
+  }
+  return sum;
+}
+
+Result<std::unique_ptr<Drafting>> Drafting::Create(Engine& engine, std::vector<std::unique_ptr<Drafter>> drafters,
+                                                   const DraftingOptions& options) {
+  DFIN_CHECK(options.rows >= 2 && options.rows <= kMostDrafts + 1, "steps with drafts have 2 to kMostDrafts + 1 rows");
+  DFIN_TRY(KdaReplay replay, KdaReplay::Create(engine.spec(), options.rows));
+  return std::unique_ptr<Drafting>(new Drafting(engine, std::move(drafters), options, std::move(replay)));
+}
+
+Result<std::unique_ptr<Drafting>> Drafting::ForPlan(Engine& engine, DraftingSetup setup) {
+  const MemoryPlan& plan = engine.plan();
+  if (plan.draft_rows == 0) return std::unique_ptr<Drafting>();
+  setup.limits.most = std::min(setup.limits.most, plan.draft_rows - 1);
+  DraftingOptions options{.rows = plan.draft_rows, .limits = setup.limits};
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  if (setup.ngram) {
+    DFIN_TRY(auto ngram, NgramDrafter::Create({plan.context + 1, std::move(setup.stop_tokens), setup.first_special}));
+    drafters.push_back(std::move(ngram));
+  }
+  if (setup.draft_model && plan.draft_model) {
+    DFIN_TRY(auto dspark, engine.NewDsparkDrafter(setup.usable_vocab));
+    options.observer = dspark.get();
+    drafters.push_back(std::move(dspark));
+  }
+  return Create(engine, std::move(drafters), options);
+}
+
+Drafting::Drafting(Engine& engine, std::vector<std::unique_ptr<Drafter>> drafters, const DraftingOptions& options,
+                   KdaReplay replay)
+    : engine_(engine),
+      drafters_(std::move(drafters)),
+      observer_(options.observer),
+      controller_(static_cast<int32_t>(drafters_.size()), options.limits),
+      replay_(std::move(replay)),
+      most_rows_(options.rows),
+      logits_(static_cast<size_t>(options.rows * engine.spec().vocab_size)) {
+  history_.reserve(static_cast<size_t>(engine.plan().context + 1));
+  for (const auto& drafter : drafters_)
+    report_.drafters.push_back({.name = std::string(drafter->name()), .failure = ""});
+}
+
+void Drafting::BeginRequest(Session& session, std::span<const TokenId> stop_tokens) {
+  session.SetObserver(observer_);
+  history_.clear();
+  stop_tokens_.assign(stop_tokens.begin(), stop_tokens.end());
+  DraftReport fresh;
+  for (const auto& drafter : drafters_) fresh.drafters.push_back({.name = std::string(drafter->name()), .failure = ""});
+  report_ = std::move(fresh);
+  controller_.BeginRequest();
+}
+
+Status Drafting::CheckProposal(const Proposal& proposal, int64_t most) const {
+  if (proposal.count < 0 || proposal.count > most)
+    return Fail(ErrorCode::kInternal, "proposal: expected at most ", most, " tokens, got ", proposal.count);
+  if (proposal.kind < 0 || proposal.kind >= kDraftKinds)
+    return Fail(ErrorCode::kInternal, "proposal: expected a kind below ", kDraftKinds, ", got ", proposal.kind);
+  for (size_t j = 0; j < static_cast<size_t>(proposal.count); ++j)
+    if (proposed_[j] < 0 || proposed_[j] >= engine_.spec().vocab_size)
+      return Fail(ErrorCode::kInternal, "proposal: expected token ids from 0 to ", engine_.spec().vocab_size - 1,
+                  ", got ", proposed_[j]);
+  return {};
+}
+
+// What comes after the end of an answer is never wanted.
+void Drafting::CutBehindStop(Proposal& proposal) const {
+  for (int64_t j = 0; j < proposal.count; ++j)
+    if (std::find(stop_tokens_.begin(), stop_tokens_.end(), proposed_[static_cast<size_t>(j)]) != stop_tokens_.end())
+      proposal.count = j + 1;
+}
+
+Proposal Drafting::Ask(size_t d, int64_t most, double* seconds) {
+  DraftReport::OfDrafter& report = report_.drafters[d];
+  const int64_t start = clock_.NowNs();
+  Result<Proposal> made = drafters_[d]->Propose(history_, std::span(proposed_).first(static_cast<size_t>(most)));
+  *seconds = SecondsBetween(start, clock_.NowNs());
+  report.seconds += *seconds;
+  if (made) {
+    const Status good = CheckProposal(*made, most);
+    if (!good) made = Failure(good.error());
+  }
+  if (!made) {
+    report.failure = made.error().message();
+    return {};
+  }
+  CutBehindStop(*made);
+  if (made->count > 0) ++report.proposals;
+  return *made;
+}
+
+// Those who cost nothing are asked first; who costs something only where more may be hoped for.
+Drafting::Plan Drafting::ChooseDrafts(int64_t most) {
+  Plan plan;
+  double best_rate = 1;
+  for (const bool free : {true, false}) {
+    for (size_t d = 0; d < drafters_.size(); ++d) {
+      const auto number = static_cast<int32_t>(d);
+      const bool costs_nothing = drafters_[d]->costs_nothing();
+      if (costs_nothing != free || !report_.drafters[d].failure.empty()) continue;
+      const int64_t wanted = std::min({controller_.Ask(number, costs_nothing, best_rate), drafters_[d]->most(), most});
+      if (wanted <= 0) continue;
+      double seconds = 0;
+      const Proposal proposal = Ask(d, wanted, &seconds);
+      const DraftChoice choice = controller_.Choose(number, proposal, seconds);
+      if (choice.drafts > 0 && choice.rate > best_rate) {
+        best_rate = choice.rate;
+        plan = {number, choice.drafts};
+        std::copy_n(proposed_.begin(), choice.drafts, rows_.begin() + 1);
+      } else {
+        controller_.Watch(number, proposal, proposed_);
+      }
+    }
+  }
+  return plan;
+}
+
+Result<bool> Drafting::Step(Session& session, TokenId* pending, int64_t most_new, CancelToken cancel,
+                            const NextToken& next) {
+  if (history_.size() != session.tokens().size()) history_.assign(session.tokens().begin(), session.tokens().end());
+  history_.push_back(*pending);
+  rows_[0] = *pending;
+  const int64_t room = session.capacity() - session.length();
+  const Plan plan = ChooseDrafts(std::min({most_rows_, most_new, room}) - 1);
+  const int64_t rows = plan.drafts + 1, vocab = engine_.spec().vocab_size;
+  const std::span<const TokenId> tokens(rows_.data(), static_cast<size_t>(rows));
+  const int64_t start = clock_.NowNs();
+  const uint64_t bytes = engine_.payload_bytes();
+  const Rows logits(logits_.data(), rows, vocab);
+  if (plan.drafts == 0)
+    DFIN_TRY_VOID(engine_.Feed(session, tokens, logits, cancel));
+  else
+    DFIN_TRY_VOID(engine_.Try(session, replay_, tokens, logits, cancel));
+  int64_t right = 0;
+  Result<bool> more = TakeTokens(plan, next, &right);
+  // A row whose logits are no numbers was read, as plain decoding would have read it.
+  const int64_t read = more ? came_count_ : came_count_ + 1;
+  if (plan.drafts > 0) DFIN_TRY_VOID(engine_.Accept(session, replay_, tokens, read));
+  if (!more) return more;
+  Account(plan, right, SecondsBetween(start, clock_.NowNs()), engine_.payload_bytes() - bytes);
+  history_.insert(history_.end(), came_.begin(), came_.begin() + came_count_ - 1);
+  *pending = came_[static_cast<size_t>(came_count_ - 1)];
+  return more;
+}
+
+// Row after row, while the token that comes is the one that was drafted.
+Result<bool> Drafting::TakeTokens(const Plan& plan, const NextToken& next, int64_t* right) {
+  const auto vocab = static_cast<size_t>(engine_.spec().vocab_size);
+  came_count_ = 0;
+  for (int64_t i = 0;; ++i) {
+    TokenId token = 0;
+    SampledRow row{std::span(logits_).subspan(static_cast<size_t>(i) * vocab, vocab)};
+    if (i < plan.drafts) {
+      row.draft = rows_[static_cast<size_t>(i + 1)];
+      row.q = drafters_[static_cast<size_t>(plan.drafter)]->Distribution(i);
+    }
+    DFIN_TRY(const bool more, next(row, &token));
+    came_[static_cast<size_t>(came_count_++)] = token;
+    const bool drafted = i < plan.drafts && token == rows_[static_cast<size_t>(i + 1)];
+    if (drafted) ++*right;
+    if (!more || !drafted) return more;
+  }
+}
+
+void Drafting::Account(const Plan& plan, int64_t right, double seconds, uint64_t payload_bytes) {
+  const int64_t tried = std::min(plan.drafts, came_count_);
+  controller_.Record({plan.drafter, plan.drafts + 1, tried, right, seconds},
+                     std::span(came_).first(static_cast<size_t>(came_count_)));
+  report_.state = controller_.state();
+  DraftReport::Steps& steps = report_.by_rows[static_cast<size_t>(plan.drafts + 1)];
+  ++steps.steps;
+  steps.tokens += static_cast<uint64_t>(came_count_);
+  steps.seconds += seconds;
+  steps.payload_bytes += payload_bytes;
+  if (plan.drafts == 0) return;
+  DraftReport::OfDrafter& drafter = report_.drafters[static_cast<size_t>(plan.drafter)];
+  for (int64_t j = 0; j < tried; ++j) {
+    ++drafter.tried_at[static_cast<size_t>(j)];
+    if (j < right) ++drafter.right_at[static_cast<size_t>(j)];
+  }
+}
+
+}  // namespace deltafin

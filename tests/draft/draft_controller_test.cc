@@ -1,0 +1,224 @@
+// Whether to draft, from scripted costs and acceptance: every change of state, and how much can be lost at worst.
+#include "draft/draft_controller.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <random>
+
+namespace deltafin {
+namespace {
+
+// A text of numbers 0, 1, 2, ..., a drafter that is right as often as the script says, and steps that cost what it
+// says.
+struct World {
+  std::function<double(int64_t rows)> cost = [](int64_t rows) { return std::pow(rows, 0.69); };
+  std::function<bool(int64_t position)> right = [](int64_t) { return true; };
+  std::function<bool(int64_t position)> has_proposal = [](int64_t) { return true; };
+  float belief = 0.75f;
+  double proposal_seconds = 0;
+};
+
+class Decoding {
+ public:
+  explicit Decoding(World world, DraftLimits limits = {}) : world_(std::move(world)), controller_(1, limits) {}
+
+  // One step; what it did to the state.
+  DraftState Step() {
+    Proposal proposal;
+    std::array<TokenId, kMostDrafts> tokens = {};
+    double proposing = 0;
+    int64_t drafts = 0;
+    const int64_t wanted = controller_.Ask(0, world_.proposal_seconds == 0, 1);
+    if (wanted > 0 && world_.has_proposal(position_)) {
+      ++asked_;
+      proposing = world_.proposal_seconds;
+      proposal.count = wanted;
+      proposal.belief.fill(world_.belief);
+      for (int64_t j = 0; j < wanted; ++j)
+        tokens[static_cast<size_t>(j)] =
+            world_.right(position_ + j) ? static_cast<TokenId>(position_ + j) : TokenId{-7};
+      drafts = controller_.Choose(0, proposal, proposing).drafts;
+      if (drafts == 0) controller_.Watch(0, proposal, tokens);
+    }
+    DraftedStep step;
+    step.drafter = drafts > 0 ? 0 : -1;
+    step.rows = drafts + 1;
+    step.seconds = world_.cost(step.rows);
+    while (step.right < drafts && tokens[static_cast<size_t>(step.right)] == position_ + step.right) ++step.right;
+    step.tried = drafts;
+    std::vector<TokenId> came;
+    for (int64_t j = 0; j <= step.right; ++j) came.push_back(static_cast<TokenId>(position_ + j));
+    controller_.Record(step, came);
+    position_ += step.right + 1;
+    seconds_ += step.seconds + proposing;
+    steps_ += drafts > 0;
+    widest_ = std::max(widest_, drafts);
+    return controller_.state();
+  }
+  void Until(int64_t tokens) {
+    while (position_ < tokens) Step();
+  }
+
+  World& world() { return world_; }
+  const DraftController& controller() const { return controller_; }
+  int64_t tokens() const { return position_; }
+  double seconds() const { return seconds_; }  // a plain step takes one
+  int64_t drafted_steps() const { return steps_; }
+  int64_t asked() const { return asked_; }
+  int64_t widest() const { return widest_; }
+  double loss() const { return seconds_ - static_cast<double>(position_) * world_.cost(1); }
+
+ private:
+  World world_;
+  DraftController controller_;
+  int64_t position_ = 0, steps_ = 0, widest_ = 0, asked_ = 0;
+  double seconds_ = 0;
+};
+
+TEST(Controller, FirstMeasuresAPlainStep) {
+  Decoding run({});
+  EXPECT_EQ(run.controller().state(), DraftState::kMeasuring);
+  EXPECT_EQ(run.Step(), DraftState::kMeasuring);
+  EXPECT_EQ(run.drafted_steps(), 0);
+  EXPECT_EQ(run.Step(), DraftState::kDrafting);
+}
+
+TEST(Controller, WidensWhileDraftsAreRightAndGains) {
+  Decoding run({});
+  run.Until(400);
+  EXPECT_EQ(run.widest(), 7);
+  // Eight tokens in a step of 4.2, and a plain step now and then.
+  EXPECT_LT(run.seconds(), 400 / 1.6);
+}
+
+TEST(Controller, StopsWhenDraftsGoWrongAndResumesWhenTheyAreRightAgain) {
+  Decoding run({});
+  run.Until(100);
+  EXPECT_EQ(run.controller().state(), DraftState::kDrafting);
+  run.world().right = [](int64_t) { return false; };
+  run.Until(130);
+  EXPECT_NE(run.controller().state(), DraftState::kDrafting);
+  const int64_t drafted = run.drafted_steps();
+  run.Until(400);
+  EXPECT_LE(run.drafted_steps() - drafted, 4) << "tries again rarely";
+  const int64_t before = run.drafted_steps();
+  run.world().right = [](int64_t) { return true; };
+  run.Until(500);
+  EXPECT_GT(run.drafted_steps(), before);
+  EXPECT_EQ(run.Step(), DraftState::kDrafting) << "what is watched while decoding plainly has shown that it pays again";
+}
+
+TEST(Controller, WatchesForNothingWhereAProposalCostsNothing) {
+  World world;
+  world.right = [](int64_t) { return false; };
+  world.belief = 0.4f;  // too little from the start
+  Decoding run(world);
+  run.Until(500);
+  EXPECT_EQ(run.drafted_steps(), 0);
+  EXPECT_EQ(run.controller().state(), DraftState::kWatching);
+  EXPECT_DOUBLE_EQ(run.loss(), 0);
+}
+
+TEST(Controller, AProposalThatCostsSomethingIsAskedForEverMoreRarely) {
+  World world;
+  world.right = [](int64_t position) { return position % 2 == 0; };
+  world.belief = 0.4f;
+  world.proposal_seconds = 0.1;
+  Decoding run(world);
+  run.Until(1000);
+  const int64_t first = run.asked();
+  run.Until(2000);
+  EXPECT_LT(first, 12);
+  EXPECT_LE(run.asked() - first, 2);
+}
+
+TEST(Controller, ACostlyDrafterThatIsRightIsFoundByWatchingIt) {
+  World world;
+  world.belief = 0.5f;  // it thinks less of itself than it should
+  world.proposal_seconds = 0.05;
+  Decoding run(world);
+  run.Until(600);
+  EXPECT_EQ(run.Step(), DraftState::kDrafting);
+  EXPECT_LT(run.loss(), 0);
+}
+
+TEST(Controller, DoesNotDraftWhereRowsShareNothing) {
+  World world;
+  world.cost = [](int64_t rows) { return static_cast<double>(rows); };
+  world.right = [](int64_t position) { return position % 4 != 3; };
+  Decoding run(world);
+  run.Until(1000);
+  EXPECT_LT(run.loss(), 0.03 * 1000);
+  EXPECT_LT(run.drafted_steps(), 60);
+}
+
+TEST(Controller, MeasuresAPlainStepNowAndThenWhileDrafting) {
+  Decoding run({});
+  run.Until(2000);
+  // Nothing but the plain steps tells what a plain step costs now.
+  EXPECT_GE(static_cast<int64_t>(run.controller().costs().count(1)),
+            run.drafted_steps() / (DraftController::kPlainEvery + 1));
+}
+
+TEST(Controller, SpentWhenDraftsWouldPayButHaveCostTooMuch) {
+  World world;
+  // Believes in itself, is sometimes right, and costs more than is usual.
+  world.belief = 0.98f;
+  world.cost = [](int64_t rows) { return rows == 1 ? 1.0 : 1.2 * static_cast<double>(rows); };
+  std::mt19937 random(5);
+  world.right = [&random](int64_t) { return random() % 10 < 6; };
+  Decoding run(world);
+  bool spent = false;
+  while (run.tokens() < 600) spent = run.Step() == DraftState::kSpent || spent;
+  EXPECT_TRUE(spent);
+  EXPECT_LT(run.loss(), 1 + 0.01 * 600 + 1.4);
+}
+
+TEST(Controller, AlwaysMeansAlwaysAndAsWideAsProposed) {
+  World world;
+  world.right = [](int64_t) { return false; };
+  Decoding run(world, {.most = 3, .always = true});
+  for (int i = 0; i < 50; ++i) run.Step();
+  EXPECT_EQ(run.drafted_steps(), 50);
+  EXPECT_EQ(run.widest(), 3);
+}
+
+TEST(Controller, NeverMoreThanTheMostThatIsAllowed) {
+  Decoding run({}, {.most = 2});
+  run.Until(300);
+  EXPECT_EQ(run.widest(), 2);
+  EXPECT_EQ(Decoding({}, {.most = 0}).controller().Ask(0, true, 1), 0);
+}
+
+// The worst that can happen: a drafter that has earned trust and loses it, again and again, at costs that are never
+// those of before. Beside the account, what is lost is what a step cost more than was known of it.
+TEST(Controller, TheWorstTraceStaysWithinTheBound) {
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    std::mt19937 random(seed);
+    double phase_right = 0, phase_power = 0.69;
+    int64_t phase_end = 0;
+    World world;
+    world.proposal_seconds = seed % 2 == 0 ? 0 : 0.05;
+    world.belief = 0.3f + 0.1f * static_cast<float>(seed % 7);
+    world.right = [&](int64_t position) {
+      if (position >= phase_end) {
+        phase_end = position + 5 + static_cast<int64_t>(random() % 60);
+        phase_right = random() % 2 == 0 ? 1.0 : 0.0;
+        phase_power = 0.6 + 0.01 * static_cast<double>(random() % 30);
+      }
+      return static_cast<double>(random() % 1000) < 1000 * phase_right;
+    };
+    world.cost = [&](int64_t rows) { return std::pow(rows, phase_power); };
+    Decoding run(world);
+    for (int64_t tokens = 64; tokens <= 4096; tokens *= 2) {
+      run.Until(tokens);
+      const double bound = DraftController::kFirstBalance + DraftController::kShare * static_cast<double>(tokens);
+      EXPECT_LT(run.loss(), bound + 1.5) << "seed " << seed << ", " << tokens << " tokens";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace deltafin
