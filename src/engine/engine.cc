@@ -77,11 +77,12 @@ struct Engine::Parts {
   Status Load(const EngineContext& context);
   Status MakeTrace(const std::string& path);
   Status MakeCache();
-  Status Step(const StepBatch& batch, SessionObserver* observer);
+  Status Pass(const StepBatch& batch, SessionObserver* observer = nullptr);
 };
 
 // A pass, after which nothing of a failed one is left in flight.
-Status Engine::Parts::Step(const StepBatch& batch, SessionObserver* observer) {
+Status Engine::Parts::Pass(const StepBatch& batch, SessionObserver* observer) {
+  monitor->SetStepRows(static_cast<uint64_t>(batch.rows()));
   if (observer != nullptr)
     model->on_output = [observer](int32_t layer, const ConstRows& sum) { observer->OnLayer(layer, sum); };
   Status stepped = Forward(*model, batch);
@@ -374,8 +375,7 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     batch.logits_from = std::clamp(first_logit - at, int64_t{0}, rows);
     batch.logits = logits.Slice(std::max(at - first_logit, int64_t{0}), rows - batch.logits_from);
     batch.cancel = cancel;
-    parts_->monitor->SetStepRows(static_cast<uint64_t>(rows));
-    DFIN_TRY_VOID(parts_->Step(batch, session.observer_));
+    DFIN_TRY_VOID(parts_->Pass(batch, session.observer_));
     session.tokens_.insert(session.tokens_.end(), batch.tokens.begin(), batch.tokens.end());
     if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, rows);
     if (parts_->trace != nullptr) DFIN_TRY_VOID(parts_->trace->EndStep(rows));
@@ -421,8 +421,7 @@ Status Engine::Try(Session& session, KdaReplay& replay, std::span<const TokenId>
   batch.segments = {&segment, 1};
   batch.logits = logits;
   batch.cancel = cancel;
-  parts_->monitor->SetStepRows(static_cast<uint64_t>(rows));
-  DFIN_TRY_VOID(parts_->Step(batch, session.observer_));
+  DFIN_TRY_VOID(parts_->Pass(batch, session.observer_));
   if (parts_->trace != nullptr) DFIN_TRY_VOID(parts_->trace->EndStep(rows));
   return {};
 }
@@ -451,6 +450,29 @@ Result<std::unique_ptr<DsparkDrafter>> Engine::NewDsparkDrafter(int64_t usable_v
 uint64_t Engine::payload_bytes() const {
   const ExpertCacheCounters& c = parts_->cache->counters();
   return c.demand_bytes + c.prefetch_useful_bytes + c.prefetch_wasted_bytes + parts_->dense->streamed_bytes();
+}
+
+Status Engine::Step(std::span<const StepPart> parts, const Rows& logits, CancelToken cancel) {
+  std::vector<TokenId> tokens;
+  std::vector<Segment> segments;
+  for (const StepPart& part : parts) {
+    DFIN_TRY_VOID(CheckTokens(spec(), part.tokens, part.session->length(), part.session->capacity()));
+    segments.push_back({&part.session->state_, static_cast<int64_t>(tokens.size()), std::ssize(part.tokens)});
+    tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
+  }
+  const int64_t rows = std::ssize(tokens);
+  DFIN_CHECK(rows > 0 && rows <= parts_->plan.chunk && logits.rows <= rows, "a step of another size");
+  parts_->model->tap = nullptr;
+  StepBatch batch;
+  batch.tokens = tokens;
+  batch.segments = segments;
+  batch.logits_from = rows - logits.rows;
+  batch.logits = logits;
+  batch.cancel = cancel;
+  DFIN_TRY_VOID(parts_->Pass(batch));
+  for (const StepPart& part : parts)
+    part.session->tokens_.insert(part.session->tokens_.end(), part.tokens.begin(), part.tokens.end());
+  return parts_->trace == nullptr ? Status() : parts_->trace->EndStep(rows);
 }
 
 std::vector<DriveReport> Engine::drives() const {

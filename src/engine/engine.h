@@ -98,6 +98,12 @@ struct FeedStops {
   std::function<Status()> reached;
 };
 
+// What one session contributes to a step: tokens that follow what it holds.
+struct StepPart {
+  Session* session = nullptr;
+  std::span<const TokenId> tokens;  // not empty
+};
+
 class Engine {
  public:
   // An error comes within a few seconds of its cause, also when a drive hangs: see LetGo().
@@ -141,6 +147,11 @@ class Engine {
 
   // Payload of weights read so far, asked for or not: counters() of what a step costs, without their price.
   uint64_t payload_bytes() const;
+
+  // One pass for several sessions, each of which takes part once: their parts have at most plan().chunk tokens in all.
+  // `logits` gets one row for each of the last logits.rows tokens of all. Errors as Feed's; no session is changed then.
+  Status Step(std::span<const StepPart> parts, const Rows& logits, CancelToken cancel);
+
   EngineCounters counters() const;
   // Every layer with routed experts.
   std::vector<LayerLookahead> lookahead() const;

@@ -51,6 +51,7 @@ struct EngineOptions {
   DenseMode dense_mode = DenseMode::kAuto;
   std::string state_dir = {};      // --state-dir: "" = keep nothing (--no-state)
   bool usage_counts = true;        // counts of use are taken from there and added to; off in benchmarks
+  int64_t sequences = 1;           // --parallel: sessions that are in use at once
   int64_t prefix_checkpoints = 0;  // that a prefix cache should have room for, where memory allows
   DraftMode draft = DraftMode::kOff;  // --draft; only where tokens are generated
   std::string draft_model = {};       // --draft-model: folder of a model that drafts; kAuto and kDspark

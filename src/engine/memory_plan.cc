@@ -24,6 +24,7 @@ constexpr int64_t kSmallestAutoChunk = 16;
 // A chunk is not made shorter than this for the sake of keeping more dense weights in memory.
 constexpr int64_t kShortChunk = 512;
 constexpr int kRingBuffers = 2;
+constexpr int64_t kMostSequences = 64;
 // Part of the available memory that a plan without --memory leaves to the rest of the machine.
 constexpr uint64_t kLeftToSystemDivisor = 10;
 // Stacks, allocator slack, tokens and tables of a request.
@@ -65,6 +66,8 @@ class Planner {
                   ", the model's max_position_embeddings");
     if (options_.chunk < 0 || options_.chunk > limit)
       return Fail(ErrorCode::kInvalidArgument, "--chunk ", options_.chunk, ": expected 1 to ", limit);
+    if (options_.sequences < 1 || options_.sequences > kMostSequences)
+      return Fail(ErrorCode::kInvalidArgument, "--parallel ", options_.sequences, ": expected 1 to ", kMostSequences);
     return {};
   }
 
@@ -92,6 +95,7 @@ class Planner {
     if (options_.chunk != 0) with += Cat(", --chunk ", options_.chunk);
     if (plan_.draft_rows != 0) with += Cat(", --draft with up to ", plan_.draft_rows - 1, " drafts");
     if (plan_.draft_model) with += ", --draft-model";
+    if (options_.sequences != 1) with += Cat(", --parallel ", options_.sequences);
     if (ResultBytes() != 0) with += Cat(", ", FormatBytes(ResultBytes()), " of results");
     return Fail(ErrorCode::kOutOfMemory, what, FormatBytes(plan_.budget), ": expected at least ", FloorSize(floor),
                 " for this model with ", with, ": give more memory or ask for less");
@@ -171,10 +175,16 @@ class Planner {
 
   // Everything but dense weights and expert slots, for a chunk of so many rows.
   uint64_t FixedBytes(int64_t chunk) const {
-    return facts_.program + options_.tokenizer_bytes + facts_.io_bytes + SequenceState::KdaBytes(spec_) +
-           SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype) + StepBytes(chunk) + ResultBytes() +
-           ReserveBytes() + plan_.prefix_cache_bytes + plan_.draft_bytes + DraftModelBytes(chunk);
+    return facts_.program + options_.tokenizer_bytes + facts_.io_bytes + SequenceBytes() + StepBytes(chunk) +
+           ResultBytes() + ReserveBytes() + plan_.prefix_cache_bytes + plan_.draft_bytes + DraftModelBytes(chunk);
   }
+  // Of all sequences that are live at once.
+  uint64_t SequenceBytes() const { return KdaBytes() + MlaBytes(); }
+  uint64_t KdaBytes() const { return Sequences() * SequenceState::KdaBytes(spec_); }
+  uint64_t MlaBytes() const {
+    return Sequences() * SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype);
+  }
+  uint64_t Sequences() const { return static_cast<uint64_t>(options_.sequences); }
   // What the caller keeps: see EngineOptions. A tap row has three [H] values and a route a layer, embedding and norm.
   uint64_t ResultBytes() const {
     const auto layers = static_cast<int64_t>(spec_.layers.size());
@@ -188,15 +198,15 @@ class Planner {
   }
   uint64_t StepBytes(int64_t chunk) const {
     // Logits and the sampler's copies of them.
-    const uint64_t logits = static_cast<uint64_t>(spec_.vocab_size) * 24;
+    const uint64_t logits = static_cast<uint64_t>(spec_.vocab_size) * 24 * Sequences();
     // Rows of the embedding table that are read one by one, widened to whole blocks.
     const uint64_t embedding = static_cast<uint64_t>(chunk) * (static_cast<uint64_t>(spec_.hidden_size) * 4 + 8192);
     return Activations::Bytes(spec_, chunk) + facts_.workspace_bytes(chunk) + logits + embedding;
   }
   // A budget larger than everything there is to hold needs no larger reserve.
   uint64_t ReserveBytes() const {
-    const uint64_t everything = AllDense() + static_cast<uint64_t>(plan_.experts_total) * facts_.slot_bytes +
-                                SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype);
+    const uint64_t everything =
+        AllDense() + static_cast<uint64_t>(plan_.experts_total) * facts_.slot_bytes + MlaBytes();
     return kReserveFixed + std::min(plan_.budget, everything) / kReserveDivisor;
   }
 
@@ -337,9 +347,9 @@ class Planner {
                   " streamed for every step"));
     add("expert slots", static_cast<uint64_t>(plan_.expert_slots) * facts_.slot_bytes,
         Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts", PagesNote()));
-    add("MLA cache", SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype),
-        Cat(plan_.context, " tokens", options_.kv_dtype == DType::kF32 ? "" : " in BF16", ", taken as they come"));
-    add("KDA state", SequenceState::KdaBytes(spec_), "current and next");
+    const std::string each = Sequences() == 1 ? "" : Cat(Sequences(), " sequences, ");
+    add("MLA cache", MlaBytes(), Cat(each, plan_.context, " tokens", options_.kv_dtype == DType::kF32 ? "" : " in BF16", ", taken as they come"));
+    add("KDA state", KdaBytes(), each + "current and next");
     if (plan_.prefix_cache_bytes != 0)
       add("prefix cache", plan_.prefix_cache_bytes, "kept beginnings of conversations");
     if (plan_.draft_rows != 0)
