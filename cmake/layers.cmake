@@ -17,7 +17,8 @@ set(DELTAFIN_LAYERS
   "engine: draft model cache checkpoint backend spec tensor io base"
   "synth: checkpoint spec tensor base"
   "bench: engine draft backend/cpu backend spec tensor base"
-  "app: draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
+  "server: engine text base"
+  "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
 )
 
 # deltafin_library(folder SOURCES a.cc b.cc [LINK lib...]): the library deltafin_<folder>, linked with the folders that the

@@ -23,6 +23,7 @@ THIRD_PARTY = {
     "unicode/": ["text/unicode_classes.cc"],
     "hwy/": ["backend/cpu/*"],
     "CLI/": ["app/*.cc"],
+    "httplib": ["server/http_server.cc"],
     "histedit": ["app/line_reader.cc"],
     "gtest/": [],
     "gmock/": [],

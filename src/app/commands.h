@@ -20,6 +20,7 @@ struct Command {
 
 Command AddRun(CLI::App& root);
 Command AddChat(CLI::App& root);
+Command AddServe(CLI::App& root);
 Command AddLogits(CLI::App& root);
 Command AddInspect(CLI::App& root);
 Command AddSynth(CLI::App& root);

@@ -35,6 +35,7 @@ Status EngineSetup::Open(const CommonOptions& options, const Request& request) {
   engine_options.result_logit_rows = request.result_logit_rows;
   engine_options.result_tap_rows = request.result_tap_rows;
   engine_options.prefix_checkpoints = request.prefix_checkpoints;
+  engine_options.sequences = request.sequences;
   if (request.json) json_view = std::make_unique<ProgressView>(monitor, terminal, ProgressView::Mode::kJson);
   if (request.watch && !terminal.stderr_is_terminal())
     return Fail(ErrorCode::kInvalidArgument,

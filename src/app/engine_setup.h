@@ -39,10 +39,11 @@ struct EngineSetup {
   struct Request {
     bool json = false;             // progress as events on stdout too
     bool watch = false;            // kInvalidArgument where stderr is not a terminal
-    uint64_t tokenizer_bytes = 0;  // these four: see EngineOptions
+    uint64_t tokenizer_bytes = 0;  // these five: see EngineOptions
     int64_t result_logit_rows = 0;
     int64_t result_tap_rows = 0;
     int64_t prefix_checkpoints = 0;
+    int64_t sequences = 1;
     std::span<const TokenId> prompt = {};  // refused before anything large is read, if it cannot be fed
     bool usage_counts = true;              // see EngineOptions
     bool generates = false;                // tokens: drafting is of use

@@ -36,6 +36,7 @@ std::string StopMatcher::Append(std::string_view text) {
     }
     if (stop_length == 0) continue;
     matched_ = true;
+    matched_stop_ = held_.substr(held_.size() - stop_length);
     held_.resize(held_.size() - stop_length);
     return std::exchange(held_, "");
   }

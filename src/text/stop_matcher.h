@@ -28,6 +28,8 @@ class StopMatcher {
   std::string Finish();
 
   bool matched() const { return matched_; }
+  // The stop string that ended the stream; "" when none did.
+  const std::string& matched_stop() const { return matched_stop_; }
 
  private:
   // Knuth-Morris-Pratt: `length` bytes of the stop string match the end of the text so far.
@@ -40,6 +42,7 @@ class StopMatcher {
   std::vector<Automaton> automata_;
   std::string held_;
   bool matched_ = false;
+  std::string matched_stop_;
 };
 
 }  // namespace deltafin
