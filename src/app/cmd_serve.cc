@@ -59,9 +59,9 @@ Status Complete(ServeOptions* o) {
   server.version = VersionText();
   server.service.live = o->parallel;
   DFIN_TRY(const SamplingParams defaults, ModelSamplingDefaults(o->common.model));
-  SamplingOptions sampling = o->sampling;
-  if (!sampling.seed) sampling.seed = 0;  // each request has its own
-  DFIN_TRY(server.defaults, sampling.Resolve(defaults));
+  if (o->sampling.seed)
+    return Fail(ErrorCode::kInvalidArgument, "--seed: each request has its own: send it as \"seed\"");
+  DFIN_TRY(server.defaults, o->sampling.Resolve(defaults));
   return {};
 }
 
@@ -69,9 +69,8 @@ Result<int> RunServe(ServeOptions& o) {
   DFIN_TRY_VOID(Complete(&o));
   EngineSetup setup(/*end_after=*/2);
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
-  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes,
-                                      .prefix_checkpoints = kPrefixes,
-                                      .sequences = o.parallel}));
+  DFIN_TRY_VOID(
+      setup.Open(o.common, {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes, .sequences = o.parallel}));
   setup.StopProgress();
   Server server(*setup.engine, setup.monitor, *text.tokenizer, o.server);
   DFIN_TRY_VOID(server.Start());

@@ -39,8 +39,8 @@ class Access {
   AccessOptions options_;
 };
 
-// One key a line; empty lines and those that begin with # are none. kInvalidArgument names the file: unreadable, no key,
-// or one of fewer than 8 characters.
+// One key a line; empty lines and those that begin with # are none. kInvalidArgument names the file: unreadable, no
+// key, or one of fewer than 8 characters.
 Result<std::vector<std::string>> ReadKeys(const std::string& path);
 bool IsLoopback(const std::string& host);
 // Takes the same time wherever they differ.

@@ -39,10 +39,8 @@ void AnswerFeed::Send(AnswerPiece::Kind kind, std::string text) {
 }
 
 void AnswerFeed::OnPromptRead(int64_t done, int64_t total) {
-  channel_->Push({.kind = AnswerPiece::Kind::kProgress,
-                  .choice = options_.choice,
-                  .prompt_done = done,
-                  .prompt_total = total});
+  channel_->Push(
+      {.kind = AnswerPiece::Kind::kProgress, .choice = options_.choice, .prompt_done = done, .prompt_total = total});
 }
 
 void AnswerFeed::OnPromptScores(int64_t index, const TokenScores& scores) {
@@ -107,8 +105,9 @@ bool AnswerFeed::OnToken(TokenId token, const TokenScores* scores) {
 void AnswerFeed::OnEnd(const Result<BatchResult>& result) {
   AnswerPiece last{.kind = AnswerPiece::Kind::kEnd, .choice = options_.choice};
   AnswerEnd& end = last.end;
-  if (!result) {
-    end.error = ToApiError(result.error());
+  if (!result || result->reason == StopReason::kCancelled) {
+    // Whoever still listens to a request that was cancelled sees the server stop.
+    end.error = result ? ApiError{503, "the server is stopping"} : ToApiError(result.error());
     channel_->Push(std::move(last));
     return;
   }
@@ -129,7 +128,6 @@ void AnswerFeed::OnEnd(const Result<BatchResult>& result) {
     end.finish = "length";
   else if (calls_ > 0)
     end.finish = "tool_calls";
-  end.cancelled = result->reason == StopReason::kCancelled;
   end.prompt_tokens = result->prompt_tokens;
   end.cached_tokens = result->prompt_tokens - result->prompt_tokens_read;
   end.new_tokens = result->new_tokens - (stop_token_ ? 1 : 0);

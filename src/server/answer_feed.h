@@ -32,9 +32,8 @@ struct ScoredToken {
 };
 
 struct AnswerEnd {
-  std::string finish;  // "stop", "length", "tool_calls"
+  std::string finish;       // "stop", "length", "tool_calls"
   std::string stop_string;  // the one that ended the answer
-  bool cancelled = false;
   int64_t prompt_tokens = 0, cached_tokens = 0;
   int64_t new_tokens = 0;  // without the stop token
   int64_t reasoning_tokens = 0;
@@ -45,11 +44,11 @@ struct AnswerPiece {
   enum class Kind : uint8_t { kProgress, kReasoning, kContent, kToolCall, kEnd };
   Kind kind = Kind::kContent;
   int64_t choice = 0;
-  std::string text = {};                  // kReasoning, kContent
-  std::vector<ScoredToken> tokens = {};   // kContent: those that the text came from, where scores were asked for
-  ParsedToolCall call = {};               // kToolCall
+  std::string text = {};                      // kReasoning, kContent
+  std::vector<ScoredToken> tokens = {};       // kContent: those that the text came from, where scores were asked for
+  ParsedToolCall call = {};                   // kToolCall
   int64_t prompt_done = 0, prompt_total = 0;  // kProgress
-  AnswerEnd end = {};                     // kEnd
+  AnswerEnd end = {};                         // kEnd
 };
 
 class AnswerChannel {
@@ -71,8 +70,8 @@ struct FeedOptions {
   bool calls = false;     // tool calls are reported; else dropped
   bool one_call = false;  // the answer ends with its first call
   bool scores = false;
-  bool echo_scores = false;                    // the prompt's tokens are part of the text
-  std::vector<TokenId> echo = {};              // put in front of the text of a raw completion
+  bool echo_scores = false;        // the prompt's tokens are part of the text
+  std::vector<TokenId> echo = {};  // put in front of the text of a raw completion
 };
 
 class AnswerFeed final : public BatchEvents {

@@ -48,6 +48,49 @@ Result<std::shared_ptr<const AnswerForm>> MakeForm(const ServerContext& context,
   return AnswerForm::Create(context.token_order, request);
 }
 
+// What the choices of one request share.
+struct ChoiceParts {
+  std::shared_ptr<AnswerChannel> channel;
+  std::shared_ptr<CancelSource> cancel;
+  std::shared_ptr<const AnswerForm> form;  // null: none
+  ResponseChannel start;
+};
+
+// Everything that the engine thread needs of one choice.
+struct ChoiceOwner {
+  std::shared_ptr<AnswerFeed> feed;
+  std::unique_ptr<FormFilter> filter;
+};
+
+// Without its prompt.
+Result<QueuedRequest> MakeChoice(const ServerContext& context, const ChatCall& call, const ChoiceParts& parts,
+                                 int64_t index) {
+  const GenerationSettings& settings = call.settings;
+  FeedOptions options{.choice = index,
+                      .chat = parts.start,
+                      .stops = settings.stops,
+                      .calls = !call.tools.empty() && call.options.tool_choice != ToolChoice::kNone,
+                      .one_call = call.one_call || !call.named_tool.empty(),
+                      .scores = settings.top_scores >= 0};
+  DFIN_TRY(std::shared_ptr<AnswerFeed> feed, AnswerFeed::Create(context.tokenizer, parts.channel, std::move(options)));
+  auto owner = std::make_shared<ChoiceOwner>(ChoiceOwner{feed, nullptr});
+  if (parts.form != nullptr) owner->filter = std::make_unique<FormFilter>(parts.form, *feed);
+  QueuedRequest one;
+  one.request.max_new = settings.max_new;
+  one.request.sampling = settings.sampling;
+  one.request.sampling.seed += static_cast<uint64_t>(index);
+  one.request.logit_bias = settings.logit_bias;
+  one.request.usable_vocab = context.tokenizer.token_count();
+  one.request.stop_tokens.assign(context.tokenizer.stop_ids().begin(), context.tokenizer.stop_ids().end());
+  one.request.top_scores = settings.top_scores;
+  one.request.filter = owner->filter.get();
+  one.request.cancel = parts.cancel->token();
+  one.request.events = owner->feed.get();
+  one.owner = std::move(owner);
+  one.cancel = parts.cancel;
+  return one;
+}
+
 }  // namespace
 
 RunningAnswers::RunningAnswers(GenerationService& service, std::shared_ptr<AnswerChannel> channel,
@@ -112,39 +155,13 @@ std::unique_ptr<RunningAnswers> StartChat(const ServerContext& context, const st
   auto cancel = std::make_shared<CancelSource>();
   std::vector<QueuedRequest> group;
   for (int64_t i = 0; i < settings.choices; ++i) {
-    FeedOptions options{.choice = i,
-                        .chat = start,
-                        .stops = settings.stops,
-                        .calls = !call.tools.empty() && call.options.tool_choice != ToolChoice::kNone,
-                        .one_call = call.one_call || !call.named_tool.empty(),
-                        .scores = settings.top_scores >= 0};
-    Result<std::shared_ptr<AnswerFeed>> feed = AnswerFeed::Create(context.tokenizer, channel, std::move(options));
-    if (!feed) {
-      *refused = ToApiError(feed.error());
+    Result<QueuedRequest> one = MakeChoice(context, call, {channel, cancel, *form, start}, i);
+    if (!one) {
+      *refused = ToApiError(one.error());
       return nullptr;
     }
-    // The owner holds everything that the engine thread needs of this request.
-    struct Owner {
-      std::shared_ptr<AnswerFeed> feed;
-      std::unique_ptr<FormFilter> filter;
-      std::shared_ptr<CancelSource> cancel;
-    };
-    auto owner = std::make_shared<Owner>(Owner{*feed, nullptr, cancel});
-    if (*form != nullptr) owner->filter = std::make_unique<FormFilter>(*form, **feed);
-    QueuedRequest one;
-    one.request.prompt = prompt;
-    one.request.max_new = settings.max_new;
-    one.request.sampling = settings.sampling;
-    one.request.sampling.seed += static_cast<uint64_t>(i);
-    one.request.logit_bias = settings.logit_bias;
-    one.request.usable_vocab = context.tokenizer.token_count();
-    one.request.stop_tokens.assign(context.tokenizer.stop_ids().begin(), context.tokenizer.stop_ids().end());
-    one.request.top_scores = settings.top_scores;
-    one.request.filter = owner->filter.get();
-    one.request.cancel = cancel->token();
-    one.request.events = owner->feed.get();
-    one.owner = std::move(owner);
-    group.push_back(std::move(one));
+    one->request.prompt = prompt;
+    group.push_back(std::move(*one));
   }
   const Status queued = context.service.Submit(client, std::move(group));
   if (!queued) {

@@ -83,8 +83,9 @@ class ChunkWriter {
  public:
   ChunkWriter(const ServerContext& context, const GenerationSettings& settings, SseWriter& out)
       : context_(context), settings_(settings), out_(out) {
-    head_ = Cat("{\"id\": ", JsonString(NewId("chatcmpl-")), ", \"object\": \"chat.completion.chunk\", \"created\": ",
-                SecondsSince1970(), ", \"model\": ", JsonString(context.model), ", \"choices\": [");
+    head_ = Cat("{\"id\": ", JsonString(NewId("chatcmpl-")),
+                ", \"object\": \"chat.completion.chunk\", \"created\": ", SecondsSince1970(),
+                ", \"model\": ", JsonString(context.model), ", \"choices\": [");
     calls_.resize(static_cast<size_t>(settings.choices));
     for (int64_t i = 0; i < settings.choices; ++i) Delta(i, "\"role\": \"assistant\", \"content\": \"\"", {});
   }

@@ -79,8 +79,7 @@ void CheckSystemTools(RequestFields& fields, const RequestLimits& limits) {
 
 std::optional<ApiError> CheckMessage(const PythonJson& message, const std::string& place, const RequestLimits& limits) {
   RequestFields fields(message, place);
-  const std::string role =
-      fields.Choice("role", {"system", "developer", "user", "assistant", "tool"}).value_or("");
+  const std::string role = fields.Choice("role", {"system", "developer", "user", "assistant", "tool"}).value_or("");
   if (role.empty()) fields.Fault("role", "one of system, developer, user, assistant, tool");
   CheckContent(fields);
   fields.String("name");

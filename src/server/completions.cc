@@ -33,13 +33,11 @@ bool TakeIds(const PythonJson& list, TokenId count, std::vector<TokenId>* ids) {
 void ReadPrompts(RequestFields& fields, const ServerContext& context, CompletionCall* call) {
   const PythonJson* prompt = fields.Any("prompt");
   const Tokenizer& tokenizer = context.tokenizer;
-  const auto bad = [&] {
-    fields.Fault("prompt", "text, token ids, or a list of either, none of them empty");
-  };
+  const auto bad = [&] { fields.Fault("prompt", "text, token ids, or a list of either, none of them empty"); };
   if (prompt == nullptr) return bad();
   PythonJson list = PythonJson::Array();
-  if (prompt->is_string() || (prompt->is_array() && !prompt->items.empty() &&
-                              prompt->items[0].kind == PythonJson::Kind::kInteger))
+  if (prompt->is_string() ||
+      (prompt->is_array() && !prompt->items.empty() && prompt->items[0].kind == PythonJson::Kind::kInteger))
     list.items.push_back(*prompt);
   else if (prompt->is_array())
     list = *prompt;
@@ -88,15 +86,12 @@ QueuedRequest MakeRequest(const ServerContext& context, const CompletionCall& ca
                           const std::shared_ptr<AnswerChannel>& channel, const std::shared_ptr<CancelSource>& cancel) {
   const GenerationSettings& settings = call.settings;
   const std::vector<TokenId>& prompt = call.prompts[static_cast<size_t>(index / settings.choices)];
-  FeedOptions options{.choice = index, .chat = std::nullopt, .stops = settings.stops, .scores = settings.top_scores >= 0};
+  FeedOptions options{
+      .choice = index, .chat = std::nullopt, .stops = settings.stops, .scores = settings.top_scores >= 0};
   if (call.echo) options.echo = prompt;
   options.echo_scores = call.echo && settings.top_scores >= 0;
-  struct Owner {
-    std::shared_ptr<AnswerFeed> feed;
-    std::shared_ptr<CancelSource> cancel;
-  };
   // Without a chat there is nothing that Create() could refuse.
-  auto owner = std::make_shared<Owner>(Owner{*AnswerFeed::Create(context.tokenizer, channel, std::move(options)), cancel});
+  std::shared_ptr<AnswerFeed> feed = *AnswerFeed::Create(context.tokenizer, channel, std::move(options));
   QueuedRequest one;
   one.request.prompt = prompt;
   one.request.max_new = settings.max_new;
@@ -109,8 +104,9 @@ QueuedRequest MakeRequest(const ServerContext& context, const CompletionCall& ca
   one.request.top_scores = settings.top_scores;
   one.request.score_prompt = call.echo && settings.top_scores >= 0;
   one.request.cancel = cancel->token();
-  one.request.events = owner->feed.get();
-  one.owner = std::move(owner);
+  one.request.events = feed.get();
+  one.owner = std::move(feed);
+  one.cancel = cancel;
   return one;
 }
 
@@ -143,8 +139,9 @@ std::string ScoreLists(const Tokenizer& tokenizer, const std::vector<ScoredToken
 struct CompletionUsage {
   int64_t prompt = 0, cached = 0, completion = 0;
   std::string Text() const {
-    return Cat("{\"prompt_tokens\": ", prompt, ", \"completion_tokens\": ", completion, ", \"total_tokens\": ",
-               prompt + completion, ", \"prompt_tokens_details\": {\"cached_tokens\": ", cached, "}}");
+    return Cat("{\"prompt_tokens\": ", prompt, ", \"completion_tokens\": ", completion,
+               ", \"total_tokens\": ", prompt + completion, ", \"prompt_tokens_details\": {\"cached_tokens\": ", cached,
+               "}}");
   }
   void Add(const CompletionCall& call, const AnswerPiece& piece) {
     completion += piece.end.new_tokens;
@@ -158,8 +155,9 @@ struct CompletionUsage {
 class CompletionChunks {
  public:
   CompletionChunks(const ServerContext& context, const CompletionCall& call) : context_(context), call_(call) {
-    head_ = Cat("{\"id\": ", JsonString(NewId("cmpl-")), ", \"object\": \"text_completion\", \"created\": ",
-                SecondsSince1970(), ", \"model\": ", JsonString(context.model), ", \"choices\": [");
+    head_ = Cat("{\"id\": ", JsonString(NewId("cmpl-")),
+                ", \"object\": \"text_completion\", \"created\": ", SecondsSince1970(),
+                ", \"model\": ", JsonString(context.model), ", \"choices\": [");
     texts_.resize(static_cast<size_t>(call.choices()));
     scores_.resize(static_cast<size_t>(call.choices()));
     finish_.resize(static_cast<size_t>(call.choices()));
@@ -176,9 +174,8 @@ class CompletionChunks {
   std::string Chunk(const AnswerPiece& piece) {
     const auto i = static_cast<size_t>(piece.choice);
     const bool ends = piece.kind == AnswerPiece::Kind::kEnd;
-    const std::string choice =
-        Choice(piece.choice, piece.text, piece.tokens, texts_[i].empty() && call_.echo, Characters(texts_[i]),
-               ends ? JsonString(piece.end.finish) : "null");
+    const std::string choice = Choice(piece.choice, piece.text, piece.tokens, texts_[i].empty() && call_.echo,
+                                      Characters(texts_[i]), ends ? JsonString(piece.end.finish) : "null");
     texts_[i] += piece.text;
     if (ends) usage_.Add(call_, piece);
     return Cat(head_, choice, "]", call_.settings.include_usage ? ", \"usage\": null" : "", "}");
@@ -187,8 +184,8 @@ class CompletionChunks {
   std::string Whole() const {
     std::string choices;
     for (size_t i = 0; i < texts_.size(); ++i)
-      choices += Cat(i == 0 ? "" : ", ", Choice(static_cast<int64_t>(i), texts_[i], scores_[i], call_.echo, 0,
-                                                JsonString(finish_[i])));
+      choices += Cat(i == 0 ? "" : ", ",
+                     Choice(static_cast<int64_t>(i), texts_[i], scores_[i], call_.echo, 0, JsonString(finish_[i])));
     return Cat(head_, choices, "], \"usage\": ", usage_.Text(), "}");
   }
 
@@ -196,8 +193,8 @@ class CompletionChunks {
   std::string Choice(int64_t index, const std::string& text, const std::vector<ScoredToken>& tokens, bool prompt_begins,
                      int64_t offset, const std::string& finish) const {
     const bool scored = call_.settings.top_scores >= 0;
-    return Cat("{\"index\": ", index, ", \"text\": ", JsonString(text), ", \"logprobs\": ",
-               scored ? ScoreLists(context_.tokenizer, tokens, prompt_begins, offset) : "null",
+    return Cat("{\"index\": ", index, ", \"text\": ", JsonString(text),
+               ", \"logprobs\": ", scored ? ScoreLists(context_.tokenizer, tokens, prompt_begins, offset) : "null",
                ", \"finish_reason\": ", finish, "}");
   }
 

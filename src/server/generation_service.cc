@@ -31,6 +31,7 @@ class GenerationService::Watched final : public BatchEvents {
     ended_ = true;
   }
   bool ended() const { return ended_; }
+  const std::shared_ptr<CancelSource>& cancel() const { return what_.cancel; }
 
  private:
   GenerationService& service_;
@@ -134,6 +135,13 @@ void GenerationService::Count(const Result<BatchResult>& result) {
   ++counters_.first_tokens;
 }
 
+bool GenerationService::NoteLive() {
+  const std::lock_guard lock(mutex_);
+  live_cancels_.clear();
+  for (const auto& [events, watched] : live_) live_cancels_.push_back(watched->cancel());
+  return !stopping_;
+}
+
 void GenerationService::Loop() {
   bool busy = false;
   for (;;) {
@@ -155,6 +163,7 @@ void GenerationService::Loop() {
     gone.reason = StopReason::kCancelled;
     EndWaiting(std::move(cancelled), gone);
     for (std::unique_ptr<Waiting>& waiting : admitted) Admit(std::move(waiting));
+    if (!NoteLive()) break;
     const int64_t start = clock_.NowNs();
     busy = batch_.Step();
     std::erase_if(live_, [](const auto& one) { return one.second->ended(); });
@@ -179,6 +188,8 @@ void GenerationService::Stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    // A step of one request looks at that request's own flag.
+    for (const std::shared_ptr<CancelSource>& cancel : live_cancels_) cancel->Cancel();
     wake_.notify_one();
   }
   stop_step_.Cancel();

@@ -23,12 +23,13 @@ namespace deltafin {
 
 struct QueuedRequest {
   BatchRequest request;
-  std::shared_ptr<void> owner;  // of request.events and request.filter
+  std::shared_ptr<void> owner;           // of request.events and request.filter
+  std::shared_ptr<CancelSource> cancel;  // whose token request.cancel is
 };
 
 struct ServiceLimits {
-  int64_t live = 4;        // requests that are computed at once
-  int64_t queue = 64;      // requests that wait
+  int64_t live = 4;         // requests that are computed at once
+  int64_t queue = 64;       // requests that wait
   int64_t per_client = 32;  // of them, of one client
 };
 
@@ -75,6 +76,8 @@ class GenerationService {
   std::vector<std::unique_ptr<Waiting>> TakeCancelled();
   void EndWaiting(std::vector<std::unique_ptr<Waiting>> ended, const Result<BatchResult>& how);
   void Count(const Result<BatchResult>& result);
+  // False: the service is stopping, no step may begin.
+  bool NoteLive();
 
   Engine& engine_;
   const ServiceLimits limits_;
@@ -90,7 +93,8 @@ class GenerationService {
   std::atomic<uint64_t> new_tokens_{0};
   bool stopping_ = false;
   bool look_for_cancelled_ = false;
-  std::map<BatchEvents*, std::shared_ptr<Watched>> live_;  // engine thread
+  std::map<BatchEvents*, std::shared_ptr<Watched>> live_;    // engine thread
+  std::vector<std::shared_ptr<CancelSource>> live_cancels_;  // under the lock: of what the next step computes
   std::thread thread_;
 };
 

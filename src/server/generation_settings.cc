@@ -76,8 +76,8 @@ void ReadStops(RequestFields& fields, std::string_view name, const RequestLimits
 void ReadCommonSettings(RequestFields& fields, const ServerContext& context, GenerationSettings* settings) {
   SamplingParams& sampling = settings->sampling;
   ReadSampling(fields, context.defaults, &sampling);
-  sampling.presence_penalty = fields.Number("presence_penalty", -2, 2).value_or(0);
-  sampling.frequency_penalty = fields.Number("frequency_penalty", -2, 2).value_or(0);
+  sampling.presence_penalty = fields.Number("presence_penalty", -2, 2).value_or(sampling.presence_penalty);
+  sampling.frequency_penalty = fields.Number("frequency_penalty", -2, 2).value_or(sampling.frequency_penalty);
   sampling.repetition_penalty = fields.Number("repetition_penalty", 0.01, 100).value_or(sampling.repetition_penalty);
   ReadLogitBias(fields, context, &settings->logit_bias);
   ReadStops(fields, "stop", context.limits, &settings->stops);

@@ -74,19 +74,12 @@ class Connection final : public httplib::Stream {
   }
 
   ssize_t write(const char* data, size_t size) override {
-    const int64_t until = clock_.NowNs() + static_cast<int64_t>(limits_.write_seconds * 1e9);
-    size_t done = 0;
-    while (done < size && !gone_) {
-      const ssize_t sent = send(socket_, data + done, size - done, MSG_NOSIGNAL);
-      if (sent > 0) {
-        done += static_cast<size_t>(sent);
-      } else if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-        gone_ = true;
-      } else if (!Poll(POLLOUT, kPollSliceMs) && clock_.NowNs() > until) {
-        gone_ = true;
-      }
-    }
-    return gone_ ? -1 : static_cast<ssize_t>(size);
+    if (header_too_large_) return static_cast<ssize_t>(size);  // what httplib would say of it; see Refuse()
+    return Send(data, size);
+  }
+  void Refuse(const std::string& response) {
+    (void)Send(response.data(), response.size());
+    close_ = true;
   }
 
   void get_remote_ip_and_port(std::string& ip, int& port) const override {
@@ -126,6 +119,21 @@ class Connection final : public httplib::Stream {
   }
 
  private:
+  ssize_t Send(const char* data, size_t size) {
+    const int64_t until = clock_.NowNs() + static_cast<int64_t>(limits_.write_seconds * 1e9);
+    size_t done = 0;
+    while (done < size && !gone_) {
+      const ssize_t sent = send(socket_, data + done, size - done, MSG_NOSIGNAL);
+      if (sent > 0) {
+        done += static_cast<size_t>(sent);
+      } else if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
+        gone_ = true;
+      } else if (!Poll(POLLOUT, kPollSliceMs) && clock_.NowNs() > until) {
+        gone_ = true;
+      }
+    }
+    return gone_ ? -1 : static_cast<ssize_t>(size);
+  }
   bool Poll(short events, int milliseconds) {
     pollfd poll_fd{socket_, events, 0};
     return poll(&poll_fd, 1, milliseconds) > 0;
@@ -192,6 +200,8 @@ class HttpServer::Listener final : public httplib::Server {
  public:
   explicit Listener(const HttpLimits& limits) : limits_(limits) {
     set_payload_max_length(limits.body_bytes);
+    set_keep_alive_timeout(static_cast<time_t>(limits.idle_seconds));  // what it tells clients
+    set_keep_alive_max_count(10'000);
     // Not SO_REUSEPORT, with which a second server on the port would get half of the requests.
     set_socket_options([](socket_t socket) {
       const int on = 1;
@@ -262,9 +272,7 @@ class HttpServer::Listener final : public httplib::Server {
   HttpRequest View(const httplib::Request& request) {
     HttpRequest view{request.method, request.path, request.body, request.remote_addr, {}, {}};
     view.header = [&request](const std::string& name) { return request.get_header_value(name.c_str()); };
-    view.client_gone = [connection = Find(request.remote_port)] {
-      return connection == nullptr || connection->Gone();
-    };
+    view.client_gone = [connection = Find(request.remote_port)] { return connection == nullptr || connection->Gone(); };
     return view;
   }
 
@@ -275,14 +283,12 @@ class HttpServer::Listener final : public httplib::Server {
       to.set_content(from.body, from.content_type.c_str());
       return;
     }
-    to.set_chunked_content_provider(from.content_type.c_str(),
-                                    [stream = std::move(from.stream)](size_t, httplib::DataSink& sink) {
-                                      stream([&sink](std::string_view text) {
-                                        return text.empty() || sink.write(text.data(), text.size());
-                                      });
-                                      sink.done();
-                                      return true;
-                                    });
+    to.set_chunked_content_provider(
+        from.content_type.c_str(), [stream = std::move(from.stream)](size_t, httplib::DataSink& sink) {
+          stream([&sink](std::string_view text) { return text.empty() || sink.write(text.data(), text.size()); });
+          sink.done();
+          return true;
+        });
   }
 
   std::shared_ptr<Connection> Find(int id) {
@@ -310,9 +316,7 @@ class HttpServer::Listener final : public httplib::Server {
     }
     const uint64_t id = next_id_of(*connection);
     if (too_many) {
-      const std::string text = Refusal(503, "Service Unavailable");
-      connection->write(text.data(), text.size());
-      connection->CloseAfterResponse();
+      connection->Refuse(Refusal(503, "Service Unavailable"));
     } else {
       Serve(*connection);
     }
@@ -334,10 +338,7 @@ class HttpServer::Listener final : public httplib::Server {
     while (connection.AwaitRequest()) {
       bool closed = false;
       const bool served = process_request(connection, stopping_, closed, nullptr);
-      if (connection.header_too_large()) {
-        const std::string text = Refusal(431, "Request Header Fields Too Large");
-        connection.write(text.data(), text.size());
-      }
+      if (connection.header_too_large()) connection.Refuse(Refusal(431, "Request Header Fields Too Large"));
       if (!served || closed || stopping_ || connection.closes()) return;
     }
   }

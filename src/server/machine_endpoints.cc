@@ -85,21 +85,21 @@ HttpResponse Live(const ServerContext& context, const ApiRequest&) {
   const EngineMonitor::Snapshot s = context.monitor.Sample();
   std::string drives;
   for (size_t i = 0; i < s.drive_counters.size(); ++i)
-    drives += Cat(i == 0 ? "" : ", ", "{\"name\": ", JsonString(s.drives[i].name), ", \"bytes\": ",
-                  s.drive_counters[i].device_bytes, ", \"busy_seconds\": ",
-                  PythonFloatText(s.drive_counters[i].busy_seconds), "}");
+    drives += Cat(i == 0 ? "" : ", ", "{\"name\": ", JsonString(s.drives[i].name),
+                  ", \"bytes\": ", s.drive_counters[i].device_bytes,
+                  ", \"busy_seconds\": ", PythonFloatText(s.drive_counters[i].busy_seconds), "}");
   const auto seconds = [](double value) { return PythonFloatText(value); };
-  return {200, "application/json",
-          Cat("{\"model\": ", JsonString(context.model), ", \"version\": ", JsonString(context.version),
-              ", \"engine\": ", JsonString(context.service.engine().Describe()), ", \"context\": ",
-              context.service.engine().plan().context, ", \"phase\": ", JsonString(ToString(s.phase)),
-              ", \"live\": ", c.live, ", \"queued\": ", c.queued, ", \"step_rows\": ", s.step_rows, ", \"layer\": ",
-              s.layer, ", \"layers\": ", s.layers, ", \"new_tokens\": ", c.new_tokens,
-              ", \"first_token_seconds\": ", seconds(c.last_seconds_first_token), ", \"step_seconds\": ",
-              seconds(c.seconds_busy), ", \"expert_wait_seconds\": ", seconds(s.cache.wait_seconds),
-              ", \"dense_wait_seconds\": ", seconds(s.dense_wait_seconds), ", \"cache_hits\": ", s.cache.hits,
-              ", \"cache_misses\": ", s.cache.misses, ", \"slots\": ", s.slots, ", \"resident\": ", s.resident,
-              ", \"drives\": [", drives, "]}")};
+  return {
+      200, "application/json",
+      Cat("{\"model\": ", JsonString(context.model), ", \"version\": ", JsonString(context.version), ", \"engine\": ",
+          JsonString(context.service.engine().Describe()), ", \"context\": ", context.service.engine().plan().context,
+          ", \"phase\": ", JsonString(ToString(s.phase)), ", \"live\": ", c.live, ", \"queued\": ", c.queued,
+          ", \"step_rows\": ", s.step_rows, ", \"layer\": ", s.layer, ", \"layers\": ", s.layers,
+          ", \"new_tokens\": ", c.new_tokens, ", \"first_token_seconds\": ", seconds(c.last_seconds_first_token),
+          ", \"step_seconds\": ", seconds(c.seconds_busy), ", \"expert_wait_seconds\": ", seconds(s.cache.wait_seconds),
+          ", \"dense_wait_seconds\": ", seconds(s.dense_wait_seconds), ", \"cache_hits\": ", s.cache.hits,
+          ", \"cache_misses\": ", s.cache.misses, ", \"slots\": ", s.slots, ", \"resident\": ", s.resident,
+          ", \"drives\": [", drives, "]}")};
 }
 
 }  // namespace deltafin

@@ -53,7 +53,8 @@ class MessageReader {
     message_.content.clear();
     const PythonJson* content = fields.Any("content");
     if (content == nullptr) fields.Fault("content", "a string or a list of blocks");
-    if (content != nullptr && content->is_string()) message_.content.push_back({ContentPart::Kind::kText, content->text});
+    if (content != nullptr && content->is_string())
+      message_.content.push_back({ContentPart::Kind::kText, content->text});
     if (content != nullptr && content->is_array())
       for (size_t i = 0; i < content->items.size() && !fields.fault(); ++i)
         Block(fields, content->items[i], Cat(place, ".content[", i, "]"));
@@ -168,8 +169,7 @@ void ReadAnthropicChoice(RequestFields& fields, ChatCall* call) {
   if (type == "tool") {
     call->named_tool = name.value_or("");
     const auto same = [&](const DeclaredTool& tool) { return tool.name == call->named_tool; };
-    if (std::none_of(call->tools.begin(), call->tools.end(), same))
-      choice.Fault("name", "the name of a declared tool");
+    if (std::none_of(call->tools.begin(), call->tools.end(), same)) choice.Fault("name", "the name of a declared tool");
   }
   call->one_call = choice.Bool("disable_parallel_tool_use").value_or(false);
   if (std::optional<ApiError> fault = choice.Finish()) fields.Fault(*fault);
@@ -193,6 +193,26 @@ void ReadAnthropicThinking(RequestFields& fields, ChatOptions* options) {
   }
 }
 
+// output_config: effort, and a schema that the answer keeps to.
+void ReadOutputConfig(RequestFields& fields, const RequestLimits& limits, ChatOptions* options) {
+  const PythonJson* object = fields.Object("output_config");
+  if (object == nullptr) return;
+  RequestFields config(*object, "output_config");
+  if (const std::optional<std::string> effort = config.Choice("effort", {"low", "high", "max"}); effort)
+    options->effort = ParseThinkingEffort(*effort).value_or(ThinkingEffort::kMax);
+  if (const PythonJson* inner = config.Object("format")) {
+    RequestFields format(*inner, "output_config.format");
+    if (!format.Choice("type", {"json_schema"})) format.Fault("type", "\"json_schema\"");
+    const PythonJson* schema = format.Object("schema");
+    if (schema == nullptr || std::ssize(JsonText(*schema)) > limits.schema_bytes)
+      format.Fault("schema", Cat("an object of at most ", limits.schema_bytes, " bytes"));
+    else
+      options->response_format = {ResponseFormat::Kind::kJsonSchema, *schema};
+    if (std::optional<ApiError> fault = format.Finish()) config.Fault(*fault);
+  }
+  if (std::optional<ApiError> fault = config.Finish()) fields.Fault(*fault);
+}
+
 std::optional<ApiError> Read(const ServerContext& context, const PythonJson& body, bool count_only, ChatCall* call) {
   RequestFields fields(body, "");
   CheckModel(fields, context);
@@ -200,6 +220,7 @@ std::optional<ApiError> Read(const ServerContext& context, const PythonJson& bod
   ReadAnthropicTools(fields, context, call);
   ReadAnthropicChoice(fields, call);
   ReadAnthropicThinking(fields, &call->options);
+  ReadOutputConfig(fields, context.limits, &call->options);
   if (count_only) return fields.Finish();
   const std::optional<int64_t> most = fields.Whole("max_tokens", 1, INT32_MAX);
   if (!most) fields.Fault("max_tokens", "a whole number from 1");
@@ -222,8 +243,8 @@ std::string StopReasonText(const AnswerEnd& end) {
     reason = "max_tokens";
   else if (end.finish == "tool_calls")
     reason = "tool_use";
-  return Cat("\"stop_reason\": \"", reason, "\", \"stop_sequence\": ",
-             end.stop_string.empty() ? "null" : JsonString(end.stop_string));
+  return Cat("\"stop_reason\": \"", reason,
+             "\", \"stop_sequence\": ", end.stop_string.empty() ? "null" : JsonString(end.stop_string));
 }
 
 // What the prefix cache had is not counted as input.
@@ -248,13 +269,13 @@ std::string MessageHead(const ServerContext& context) {
 std::string WholeMessage(const ServerContext& context, const WholeAnswer& answer) {
   std::vector<std::string> blocks;
   if (!answer.reasoning.empty())
-    blocks.push_back(Cat("{\"type\": \"thinking\", \"thinking\": ", JsonString(answer.reasoning),
-                         ", \"signature\": \"\"}"));
+    blocks.push_back(
+        Cat("{\"type\": \"thinking\", \"thinking\": ", JsonString(answer.reasoning), ", \"signature\": \"\"}"));
   if (!answer.content.empty())
     blocks.push_back(Cat("{\"type\": \"text\", \"text\": ", JsonString(answer.content), "}"));
   for (const ParsedToolCall& call : answer.calls)
-    blocks.push_back(Cat("{\"type\": \"tool_use\", \"id\": ", JsonString(NewId("toolu_")), ", \"name\": ",
-                         JsonString(call.name), ", \"input\": ", InputText(call), "}"));
+    blocks.push_back(Cat("{\"type\": \"tool_use\", \"id\": ", JsonString(NewId("toolu_")),
+                         ", \"name\": ", JsonString(call.name), ", \"input\": ", InputText(call), "}"));
   std::string content;
   for (const std::string& block : blocks) content += (content.empty() ? "" : ", ") + block;
   return Cat("{", MessageHead(context), ", \"content\": [", content, "], ", StopReasonText(answer.end),
@@ -287,8 +308,8 @@ class MessageEvents {
         break;
       case AnswerPiece::Kind::kToolCall:
         CloseBlock();
-        Open(Block::kCall, Cat("{\"type\": \"tool_use\", \"id\": ", JsonString(NewId("toolu_")), ", \"name\": ",
-                               JsonString(piece.call.name), ", \"input\": {}}"));
+        Open(Block::kCall, Cat("{\"type\": \"tool_use\", \"id\": ", JsonString(NewId("toolu_")),
+                               ", \"name\": ", JsonString(piece.call.name), ", \"input\": {}}"));
         Delta(Cat("{\"type\": \"input_json_delta\", \"partial_json\": ", JsonString(InputText(piece.call)), "}"));
         CloseBlock();
         break;

@@ -160,8 +160,7 @@ void ReadResponseTools(RequestFields& fields, const RequestLimits& limits, ChatC
     if (!inner.Choice("type", {"function"})) inner.Fault("type", "\"function\"");
     call->named_tool = inner.String("name").value_or("");
     const auto same = [&](const DeclaredTool& tool) { return tool.name == call->named_tool; };
-    if (std::none_of(call->tools.begin(), call->tools.end(), same))
-      inner.Fault("name", "the name of a declared tool");
+    if (std::none_of(call->tools.begin(), call->tools.end(), same)) inner.Fault("name", "the name of a declared tool");
     if (std::optional<ApiError> fault = inner.Finish()) return fields.Fault(*fault);
     call->options.tool_choice = ToolChoice::kRequired;
   } else if (choice->text == "required" && !call->tools.empty()) {

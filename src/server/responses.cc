@@ -106,20 +106,22 @@ struct ResponseText {
     const bool cut = status == "incomplete";
     std::string usage = "null";
     if (end != nullptr)
-      usage = Cat("{\"input_tokens\": ", end->prompt_tokens, ", \"input_tokens_details\": {\"cached_tokens\": ",
-                  end->cached_tokens, "}, \"output_tokens\": ", end->new_tokens,
+      usage = Cat("{\"input_tokens\": ", end->prompt_tokens,
+                  ", \"input_tokens_details\": {\"cached_tokens\": ", end->cached_tokens,
+                  "}, \"output_tokens\": ", end->new_tokens,
                   ", \"output_tokens_details\": {\"reasoning_tokens\": ", end->reasoning_tokens,
                   "}, \"total_tokens\": ", end->prompt_tokens + end->new_tokens, "}");
-    return Cat("{\"id\": ", JsonString(id), ", \"object\": \"response\", \"created_at\": ", created,
-               ", \"status\": \"", status, "\", \"error\": null, \"incomplete_details\": ",
-               cut ? "{\"reason\": \"max_output_tokens\"}" : "null", ", \"instructions\": ", instructions,
-               ", \"max_output_tokens\": ", max_output, ", \"model\": ", JsonString(model), ", \"output\": [", output,
+    return Cat("{\"id\": ", JsonString(id), ", \"object\": \"response\", \"created_at\": ", created, ", \"status\": \"",
+               status,
+               "\", \"error\": null, \"incomplete_details\": ", cut ? "{\"reason\": \"max_output_tokens\"}" : "null",
+               ", \"instructions\": ", instructions, ", \"max_output_tokens\": ", max_output,
+               ", \"model\": ", JsonString(model), ", \"output\": [", output,
                "], \"parallel_tool_calls\": ", parallel ? "true" : "false",
                ", \"previous_response_id\": null, \"reasoning\": {\"effort\": ", effort,
                ", \"summary\": null}, \"store\": false, \"temperature\": ", PythonFloatText(temperature),
                ", \"text\": {\"format\": ", format, "}, \"tool_choice\": ", choice, ", \"tools\": ", tools,
-               ", \"top_p\": ", PythonFloatText(top_p),
-               ", \"truncation\": \"disabled\", \"usage\": ", usage, ", \"user\": null, \"metadata\": {}}");
+               ", \"top_p\": ", PythonFloatText(top_p), ", \"truncation\": \"disabled\", \"usage\": ", usage,
+               ", \"user\": null, \"metadata\": {}}");
   }
 };
 
@@ -242,7 +244,8 @@ class ResponseEvents {
 
   void End(const AnswerEnd& end) {
     if (end.error) {
-      Event("error", Cat("\"code\": \"server_error\", \"message\": ", JsonString(end.error->message), ", \"param\": null"));
+      Event("error",
+            Cat("\"code\": \"server_error\", \"message\": ", JsonString(end.error->message), ", \"param\": null"));
       return;
     }
     const bool cut = end.finish == "length";

@@ -53,8 +53,9 @@ Server::Server(Engine& engine, EngineMonitor& monitor, const Tokenizer& tokenize
       token_order_(tokenizer),
       prefixes_(engine.plan().prefix_cache_bytes),
       service_(engine, monitor, prefixes_, options.service),
-      context_{tokenizer, token_order_, service_,        monitor,        options.model_name, options.defaults,
-               options.request, options.version, SecondsSince1970(), options.comment_seconds},
+      context_{tokenizer,          token_order_,           service_,        monitor,
+               options.model_name, options.defaults,       options.request, options.version,
+               SecondsSince1970(), options.comment_seconds},
       http_(options.http) {
   http_.SetErrorBody([](int status) { return ErrorBody({status, StatusText(status)}, ApiShape::kOpenAi); });
   http_.SetDefaultHeaders({{"X-Content-Type-Options", "nosniff"}});
@@ -81,14 +82,14 @@ HttpResponse Server::ServePost(const HttpRequest& request, Endpoint endpoint) {
 }
 
 void Server::AddOptions(const std::string& path) {
-  http_.Route("OPTIONS", path,
-              [this](const HttpRequest& request) { return Finished(request, {204, "text/plain", ""}); });
+  http_.Route("OPTIONS", path, [this](const HttpRequest& request) {
+    return Finished(request, {204, "text/plain", ""});
+  });
 }
 
 void Server::AddPost(const std::string& path, Endpoint endpoint) {
-  http_.Route("POST", path, [this, endpoint](const HttpRequest& request) {
-    return Finished(request, ServePost(request, endpoint));
-  });
+  http_.Route("POST", path,
+              [this, endpoint](const HttpRequest& request) { return Finished(request, ServePost(request, endpoint)); });
   AddOptions(path);
 }
 

@@ -30,11 +30,11 @@ struct ServerContext {
   const TokenOrder& token_order;
   GenerationService& service;
   EngineMonitor& monitor;
-  std::string model;         // its name in the API
-  SamplingParams defaults;   // of the model
+  std::string model;        // its name in the API
+  SamplingParams defaults;  // of the model
   RequestLimits limits;
   std::string version;
-  int64_t started = 0;       // seconds since 1970
+  int64_t started = 0;         // seconds since 1970
   double comment_seconds = 5;  // a stream that says nothing for so long gets a comment
 };
 
