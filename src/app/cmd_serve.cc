@@ -13,6 +13,7 @@
 #include "app/text_model.h"
 #include "app/version.h"
 #include "base/units.h"
+#include "checkpoint/hex.h"
 #include "server/server.h"
 
 namespace deltafin {
@@ -25,6 +26,7 @@ struct ServeOptions {
   SamplingOptions sampling;
   ServerOptions server;
   std::string api_key_file, max_body = "32MiB", model_name;
+  std::string keep_prefixes = "16GB";
   bool allow_remote = false;
   int64_t parallel = 4;
 };
@@ -41,6 +43,23 @@ Result<uint64_t> ParseMaxBody(const std::string& text) {
   Result<uint64_t> size = ParseSize(text);
   if (!size) return FailWith(std::move(size), "--max-body");
   return size;
+}
+
+// Where beginnings of conversations are kept over restarts. Null: nowhere.
+Result<std::unique_ptr<PrefixFiles>> OpenPrefixFiles(const ServeOptions& o, EngineSetup& setup) {
+  Result<uint64_t> size = ParseSize(o.keep_prefixes);
+  if (!size) return FailWith(std::move(size), "--keep-prefixes");
+  DFIN_TRY(const EngineOptions options, o.common.ToEngineOptions());
+  if (*size == 0 || options.state_dir.empty() || setup.engine->plan().prefix_cache_bytes == 0)
+    return std::unique_ptr<PrefixFiles>();
+  const SnapshotIdentity identity{setup.engine->checkpoint().fingerprint(), setup.engine->backend_name()};
+  const std::string folder =
+      (std::filesystem::path(options.state_dir) / "prefixes" / ToHex(identity.fingerprint)).string();
+  DFIN_TRY(const Session like, setup.engine->NewSession());
+  Result<PrefixFiles> files = PrefixFiles::Open(folder, identity, like, *size, setup.logger);
+  if (files) return std::make_unique<PrefixFiles>(std::move(*files));
+  setup.logger.Warn(Cat("beginnings of conversations are not kept over restarts: ", files.error().message()));
+  return std::unique_ptr<PrefixFiles>();
 }
 
 Status Complete(ServeOptions* o) {
@@ -72,7 +91,8 @@ Result<int> RunServe(ServeOptions& o) {
   DFIN_TRY_VOID(
       setup.Open(o.common, {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes, .sequences = o.parallel}));
   setup.StopProgress();
-  Server server(*setup.engine, setup.monitor, *text.tokenizer, o.server);
+  DFIN_TRY(const std::unique_ptr<PrefixFiles> prefixes, OpenPrefixFiles(o, setup));
+  Server server(*setup.engine, setup.monitor, *text.tokenizer, o.server, prefixes.get(), &setup.logger);
   DFIN_TRY_VOID(server.Start());
   const std::string host = o.server.host.find(':') == std::string::npos ? o.server.host : "[" + o.server.host + "]";
   setup.terminal.WriteNote(Cat("deltafin: ", o.server.model_name, " at http://", host, ":", server.port(), "/ (",
@@ -94,6 +114,9 @@ void AddLimits(CLI::App& app, ServeOptions& o) {
       ->check(positive);
   app.add_option("--max-connections", server.http.connections, "Open connections; beyond them 503 (default 256)")
       ->check(positive);
+  app.add_option("--keep-prefixes", o.keep_prefixes,
+                 "Beginnings of conversations kept in the state folder over restarts; 0B: none (default 16GB)")
+      ->type_name("SIZE");
   app.add_option("--max-body", o.max_body, "Largest request body (default 32MiB)")->type_name("SIZE");
   app.add_option("--max-messages", server.request.messages, "Messages of a request (default 4096)")->check(positive);
   app.add_option("--max-tools", server.request.tools, "Tools of a request (default 512)")->check(positive);

@@ -136,11 +136,9 @@ Status RequestBatch::Begin(Live& live) {
   const std::span<const TokenId> prompt = live.request.prompt;
   std::vector<float> logits;
   if (prefixes_ != nullptr && live.keeps_prefix()) {
-    const auto kept = prefixes_->Match(prompt, live.request.conversation);
-    if (kept != nullptr && kept->tokens.size() > live.session.tokens().size()) {
-      DFIN_TRY_VOID(live.session.Restore(*kept));
-      if (kept->tokens.size() == prompt.size()) logits = kept->logits;
-    }
+    logits.resize(static_cast<size_t>(engine_.spec().vocab_size));
+    DFIN_TRY(const bool whole, prefixes_->Resume(prompt, live.request.conversation, live.session, logits));
+    if (!whole) logits.clear();
   }
   live.result.prompt_tokens_read = live.prompt_tokens() - live.session.length();
   if (prefixes_ != nullptr) {
@@ -182,7 +180,7 @@ RequestBatch::Plan RequestBatch::Compose() {
   if (reader->request.score_prompt)
     rows = std::min(rows, kScoredRows);
   else if (prefixes_ != nullptr)
-    rows = std::min(rows, PrefixCache::kCheckpointInterval - read % PrefixCache::kCheckpointInterval);
+    rows = std::min(rows, prefixes_->interval() - read % prefixes_->interval());
   plan.reader_rows = rows;
   plan.reader_logits = reader->request.score_prompt ? rows : (rows == left ? 1 : 0);
   return plan;
@@ -274,7 +272,7 @@ void RequestBatch::AfterPrompt(Live& live, int64_t rows, std::span<float> logits
   if (live.request.score_prompt) ScorePrompt(live, rows, logits);
   if (live.session.length() < live.prompt_tokens()) {
     // A cache that cannot keep something costs time later, and nobody an answer now.
-    if (prefixes_ != nullptr && live.keeps_prefix() && live.session.length() % PrefixCache::kCheckpointInterval == 0)
+    if (prefixes_ != nullptr && live.keeps_prefix() && live.session.length() % prefixes_->interval() == 0)
       (void)prefixes_->Keep(live.session, live.request.conversation, {});
     return;
   }

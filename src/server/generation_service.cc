@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace deltafin {
+namespace {
+
+// At the end checkpoints are written for so long; stopping must not take longer than people wait for it.
+constexpr double kSaveSecondsAtEnd = 2;
+
+}  // namespace
 
 struct GenerationService::Waiting {
   QueuedRequest what;
@@ -41,8 +47,12 @@ class GenerationService::Watched final : public BatchEvents {
 };
 
 GenerationService::GenerationService(Engine& engine, EngineMonitor& monitor, PrefixCache& prefixes,
-                                     const ServiceLimits& limits)
-    : engine_(engine), limits_(limits), batch_(engine, monitor, &prefixes, stop_step_.token()) {
+                                     const ServiceLimits& limits, Logger* logger)
+    : engine_(engine),
+      prefixes_(prefixes),
+      logger_(logger),
+      limits_(limits),
+      batch_(engine, monitor, &prefixes, stop_step_.token()) {
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -142,13 +152,25 @@ bool GenerationService::NoteLive() {
   return !stopping_;
 }
 
+bool GenerationService::SavePrefix() {
+  const Result<bool> saved = prefixes_.SaveNext();
+  if (!saved && logger_ != nullptr) logger_->WarnOnce(Cat("prefix cache: not kept: ", saved.error().message()));
+  return saved && *saved;
+}
+
 void GenerationService::Loop() {
-  bool busy = false;
+  bool busy = false, unsaved = false;
   for (;;) {
     std::vector<std::unique_ptr<Waiting>> admitted, cancelled;
     {
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return busy || stopping_ || look_for_cancelled_ || !lines_.empty(); });
+      const auto something = [&] { return busy || stopping_ || look_for_cancelled_ || !lines_.empty(); };
+      while (unsaved && !something()) {
+        lock.unlock();
+        unsaved = SavePrefix();
+        lock.lock();
+      }
+      wake_.wait(lock, something);
       if (stopping_) break;
       if (look_for_cancelled_) cancelled = TakeCancelled();
       look_for_cancelled_ = false;
@@ -166,6 +188,7 @@ void GenerationService::Loop() {
     if (!NoteLive()) break;
     const int64_t start = clock_.NowNs();
     busy = batch_.Step();
+    unsaved = true;
     std::erase_if(live_, [](const auto& one) { return one.second->ended(); });
     const std::lock_guard lock(mutex_);
     counters_.live = static_cast<int64_t>(batch_.live());
@@ -182,6 +205,8 @@ void GenerationService::Loop() {
     counters_.live = 0;
   }
   EndWaiting(std::move(rest), Failure(stopped));
+  for (const int64_t start = clock_.NowNs(); SecondsBetween(start, clock_.NowNs()) < kSaveSecondsAtEnd;)
+    if (!SavePrefix()) break;
 }
 
 void GenerationService::Stop() {

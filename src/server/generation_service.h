@@ -1,7 +1,8 @@
 // GenerationService: the engine thread of a server, and the bounded queue before it.
 //
 // Requests wait in one line per client; whenever one may become live, the next client's first one does. A group (the n
-// answers of one request) is accepted whole or not at all. Owns the thread that calls the engine; nobody else may use
+// answers of one request) is accepted whole or not at all. While nothing is to be done, what the prefix cache holds is
+// written to its files, if it has some. Owns the thread that calls the engine; nobody else may use
 // the engine meanwhile. What a request's events and filter belong to is kept alive until its OnEnd has returned.
 // Thread-safe. Errors: kUnavailable (the queue is full), kCancelled (the server is stopping), and the batch's own.
 #pragma once
@@ -17,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
 #include "engine/request_batch.h"
 
 namespace deltafin {
@@ -48,7 +50,9 @@ struct ServiceCounters {
 class GenerationService {
  public:
   // References outlive the service.
-  GenerationService(Engine& engine, EngineMonitor& monitor, PrefixCache& prefixes, const ServiceLimits& limits);
+  // `logger` hears of files that could not be written; null: nobody does.
+  GenerationService(Engine& engine, EngineMonitor& monitor, PrefixCache& prefixes, const ServiceLimits& limits,
+                    Logger* logger = nullptr);
   ~GenerationService();
   GenerationService(const GenerationService&) = delete;
   GenerationService& operator=(const GenerationService&) = delete;
@@ -78,8 +82,12 @@ class GenerationService {
   void Count(const Result<BatchResult>& result);
   // False: the service is stopping, no step may begin.
   bool NoteLive();
+  // One checkpoint. False: there is none to be written.
+  bool SavePrefix();
 
   Engine& engine_;
+  PrefixCache& prefixes_;
+  Logger* const logger_;
   const ServiceLimits limits_;
   CancelSource stop_step_;
   RequestBatch batch_;  // engine thread

@@ -34,7 +34,10 @@ struct ServerOptions {
 
 class Server {
  public:
-  Server(Engine& engine, EngineMonitor& monitor, const Tokenizer& tokenizer, const ServerOptions& options);
+  // `files`: where beginnings of conversations are kept over restarts; null: nowhere. References and pointers outlive
+  // it.
+  Server(Engine& engine, EngineMonitor& monitor, const Tokenizer& tokenizer, const ServerOptions& options,
+         PrefixFiles* files = nullptr, Logger* logger = nullptr);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

@@ -6,6 +6,7 @@
 
 #include "http_client.h"
 #include "running_server.h"
+#include "support/test_data.h"
 #include "text/utf8.h"
 
 namespace deltafin {
@@ -191,6 +192,25 @@ TEST_F(Chats, TheNextTurnFindsTheLastOneKept) {
   body["messages"].push_back({{"role", "user"}, {"content", "And of France?"}});
   const Json second = Chat(body);
   EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"], first["usage"]["prompt_tokens"]);
+}
+
+TEST(Restart, ANewServerReadsOnlyWhatIsNew) {
+  const test::TempFolder folder;
+  Json body = {{"messages", {{{"role", "user"}, {"content", "What is the capital of Japan?"}}}},
+               {"temperature", 0},
+               {"reasoning_effort", "none"}};
+  const auto ask = [&](const std::string& kept) {
+    const test::RunningServer server({}, 2048, kept);
+    return Json::parse(Post(server.port(), "/v1/chat/completions", body.dump()).body);
+  };
+  const Json first = ask(folder.path() + "/kept");
+  body["messages"].push_back(first["choices"][0]["message"]);
+  body["messages"].push_back({{"role", "user"}, {"content", "And of France?"}});
+  const Json anew = ask("");
+  const Json second = ask(folder.path() + "/kept");
+  EXPECT_EQ(anew["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_GE(second["usage"]["prompt_tokens_details"]["cached_tokens"], first["usage"]["prompt_tokens"]);
+  EXPECT_EQ(second["choices"], anew["choices"]);
 }
 
 TEST_F(Chats, SchemasAreKeptToWholeOrStreamedAndWhenTheLimitEndsThem) {

@@ -11,14 +11,22 @@ namespace deltafin::test {
 class RunningServer {
  public:
   // Greedy unless a request says otherwise; the rest as given.
-  explicit RunningServer(ServerOptions options = {}, int64_t context = 2048) {
+  // `kept`: a folder for beginnings of conversations.
+  explicit RunningServer(ServerOptions options = {}, int64_t context = 2048, const std::string& kept = "") {
     static const Tokenizer tokenizer = Tokenizer::Load(NanoFolder()).value();
     engine_ = std::make_unique<OpenedEngine>(EngineOptions{
         .model = NanoFolder(), .context = context, .sequences = options.service.live, .prefix_checkpoints = 8});
     options.port = 0;
     options.model_name = "k3-nano";
     options.version = "test";
-    server_ = std::make_unique<Server>(**engine_, engine_->monitor(), tokenizer, options);
+    if (!kept.empty()) {
+      const Session like = std::move(*(*engine_)->NewSession());
+      Result<PrefixFiles> files = PrefixFiles::Open(
+          kept, {(*engine_)->checkpoint().fingerprint(), (*engine_)->backend_name()}, like, 100 << 20, logger_);
+      if (!files) std::abort();
+      files_ = std::make_unique<PrefixFiles>(std::move(*files));
+    }
+    server_ = std::make_unique<Server>(**engine_, engine_->monitor(), tokenizer, options, files_.get(), &logger_);
     const Status started = server_->Start();
     if (!started) std::abort();
   }
@@ -28,7 +36,9 @@ class RunningServer {
   ServiceCounters counters() { return server_->service().counters(); }
 
  private:
+  Logger logger_{[](const std::string&) {}};
   std::unique_ptr<OpenedEngine> engine_;
+  std::unique_ptr<PrefixFiles> files_;
   std::unique_ptr<Server> server_;
 };
 
