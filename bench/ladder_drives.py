@@ -118,6 +118,12 @@ class EmulatedDrives:
         run("mount", "-o", "noatime", loop, folder)
         self.folders.append(folder)
 
+    def write_protect(self):
+        """Mounts the drives read-only, as they may be while a model runs. A file system that is writable gives up for good when
+        its own writes fail: then the drive would not be back when it answers again."""
+        for folder in self.folders:
+            run("mount", "-o", "remount,ro", folder)
+
     # --- taking down ---
 
     def _take_down(self):
