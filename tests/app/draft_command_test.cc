@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kPrompt =
     "The cat sat on the mat. The dog sat on the log. The cat sat on the mat. The dog sat on the log. The cat sat on";
 
-test::ProcessResult Run(std::vector<std::string> more) {
+test::ProcessResult RunNano(std::vector<std::string> more) {
   test::ProcessOptions options;
   options.arguments = {"run", "--model", test::NanoFolder(), "--no-state", "--prompt", kPrompt, "--max-new", "48"};
   options.arguments.insert(options.arguments.end(), more.begin(), more.end());
@@ -36,7 +36,7 @@ TEST(Draft, EveryModeGivesTheSameAnswer) {
     const auto run = [&](std::vector<std::string> more) {
       more.insert(more.end(), sampling.begin(), sampling.end());
       more.push_back("--ids");
-      const auto r = Run(more);
+      const auto r = RunNano(more);
       EXPECT_EQ(r.exit_code, 0) << r.err;
       return r.out;
     };
@@ -50,7 +50,7 @@ TEST(Draft, EveryModeGivesTheSameAnswer) {
 }
 
 TEST(Draft, TheFiguresTellWhatItDid) {
-  const auto r = Run({"--draft", "ngram", "--json", "--stats"});
+  const auto r = RunNano({"--draft", "ngram", "--json", "--stats"});
   ASSERT_EQ(r.exit_code, 0) << r.err;
   const Json stats = LastLine(r.out);
   ASSERT_EQ(stats["event"], "stats");
@@ -64,23 +64,23 @@ TEST(Draft, TheFiguresTellWhatItDid) {
   EXPECT_GT(drafts["drafters"][0]["proposals"].get<uint64_t>(), 0u);
   EXPECT_LE(drafts["drafters"][0]["right"].get<uint64_t>(), drafts["drafters"][0]["drafted"].get<uint64_t>());
   EXPECT_NE(r.err.find("drafting"), std::string::npos) << "the plan has a row for it: " << r.err;
-  EXPECT_FALSE(LastLine(Run({"--draft", "off", "--json"}).out).contains("drafts"));
+  EXPECT_FALSE(LastLine(RunNano({"--draft", "off", "--json"}).out).contains("drafts"));
 }
 
 TEST(Draft, WithoutRoomAutoIsOffAndSaysSo) {
-  const auto r = Run({"--chunk", "1", "--max-new", "4"});
+  const auto r = RunNano({"--chunk", "1", "--max-new", "4"});
   ASSERT_EQ(r.exit_code, 0) << r.err;
   EXPECT_NE(r.err.find("off: there is no room for it"), std::string::npos) << r.err;
-  const auto named = Run({"--chunk", "1", "--draft", "ngram"});
+  const auto named = RunNano({"--chunk", "1", "--draft", "ngram"});
   EXPECT_EQ(named.exit_code, 2);
   EXPECT_NE(named.err.find("--chunk"), std::string::npos) << named.err;
 }
 
 TEST(Draft, AModelThatCannotDraftIsRefusedByNameAndLeftOutByAuto) {
-  const auto named = Run({"--draft", "dspark", "--draft-model", "/nowhere"});
+  const auto named = RunNano({"--draft", "dspark", "--draft-model", "/nowhere"});
   EXPECT_EQ(named.exit_code, 3) << named.err;
   EXPECT_NE(named.err.find("--draft-model"), std::string::npos) << named.err;
-  const auto left_out = Run({"--draft-model", "/nowhere", "--max-new", "4"});
+  const auto left_out = RunNano({"--draft-model", "/nowhere", "--max-new", "4"});
   EXPECT_EQ(left_out.exit_code, 0) << left_out.err;
   EXPECT_NE(left_out.err.find("goes on without it"), std::string::npos) << left_out.err;
 }
