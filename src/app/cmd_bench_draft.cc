@@ -27,12 +27,14 @@ struct DraftBenchCommand {
   bool json = false;
 };
 
-// Texts that an answer repeats in part, code, questions, and ids without any sense.
+// Texts that go on with what they were given, code, questions, and ids without any sense.
 constexpr const char* kGrounded[] = {
-    "The report says: the bridge was built in 1932 by the engineer John Miller. The bridge was repaired in 1958. Write "
-    "the report again, word for word: The report says: the bridge was built in 1932",
-    "List: apples 3, pears 5, plums 8, nuts 13, figs 21. Copy the list: apples 3, pears 5, plums",
-    "Name: Ada Byron. City: London. Year: 1843. Name: Ada Byron. City: London. Year: 1843. Name:"};
+    "The capital of Japan is Tokyo. The capital of France is Paris. The capital of Italy is Rome. The capital of Japan "
+    "is "
+    "Tokyo. The capital of France is Paris. The capital of Italy is Rome. The capital of Japan is",
+    "apples: 3\npears: 5\nplums: 8\nnuts: 13\n\napples: 3\npears: 5\nplums: 8\nnuts: 13\n\napples: 3\npears:",
+    "Name: Ada. City: London. Year: 1843.\nName: Ada. City: London. Year: 1843.\nName: Ada. City: London. Year: "
+    "1843.\nName:"};
 constexpr const char* kCode[] = {
     "def add(a, b):\n    return a + b\n\ndef sub(a, b):\n    return a - b\n\ndef mul(a, b):\n",
     "for i in range(10):\n    print(i)\n\nfor j in range(20):\n    print(j)\n\nfor k in range(30):\n",

@@ -147,7 +147,7 @@ Result<std::unique_ptr<DsparkDrafter>> DsparkDrafter::Create(const DsparkWeights
 
 void DsparkDrafter::OnLayer(int32_t layer, const ConstRows& sum) {
   const auto it = std::lower_bound(config_.taps.begin(), config_.taps.end(), layer);
-  if (dropped_ || it == config_.taps.end() || *it != layer) return;
+  if (it == config_.taps.end() || *it != layer) return;
   DFIN_CHECK(sum.rows <= options_.pass_rows, "a pass with more rows than was said");
   const int64_t column = (it - config_.taps.begin()) * config_.hidden;
   for (int64_t r = 0; r < sum.rows; ++r) {

@@ -240,9 +240,14 @@ TEST(Following, BeyondItsLimitAContextIsDroppedForGood) {
   e.Pass(session, {4}, taps.data());
   EXPECT_EQ(Proposed(e, session), 0);
   EXPECT_EQ(e.drafter->length(), 0);
+  // A new one is followed from its first row on.
   session.clear();
-  e.Pass(session, {4}, taps.data());
+  e.Pass(session, {4}, taps.data() + 7 * 32);
   EXPECT_EQ(Proposed(e, session), 4);
+  Example fresh("cpu", /*context=*/10);
+  std::vector<TokenId> same;
+  fresh.Pass(same, {4}, taps.data() + 7 * 32);
+  EXPECT_EQ(ContextFloats(*e.drafter), ContextFloats(*fresh.drafter));
 }
 
 TEST(Faults, OfTheTargetAndNumbersThatAreNoneAreErrors) {
