@@ -382,7 +382,10 @@ INSTANTIATE_TEST_SUITE_P(Modes, PlanUnderALimit, testing::Values("auto", "reside
 TEST(LongPrompt, StaysWithinEveryBudget) {
   if (kIsSanitized) GTEST_SKIP() << "sanitizers multiply memory";
   std::string ids;
-  for (int i = 0; i < 4000; ++i) ids += (i == 0 ? "" : ",") + std::to_string((i * 37 + i / 50) % 7900);
+  for (int i = 0; i < 4000; ++i) {
+    if (i > 0) ids += ',';
+    ids += std::to_string((i * 37 + i / 50) % 7900);
+  }
   const auto run = [&](uint64_t memory) {
     const test::MemoryLimit limit(memory + memory / 20);
     test::ProcessOptions options;
