@@ -11,7 +11,6 @@
 #include "app/option_checks.h"
 #include "app/sampling_options.h"
 #include "app/text_model.h"
-#include "app/version.h"
 #include "base/units.h"
 #include "checkpoint/hex.h"
 #include "server/server.h"
@@ -75,7 +74,7 @@ Status Complete(ServeOptions* o) {
     return Fail(ErrorCode::kInvalidArgument, "--allow-remote-without-key, --api-key-file: give one of them");
   DFIN_TRY(server.http.body_bytes, ParseMaxBody(o->max_body));
   server.model_name = o->model_name.empty() ? NameOf(o->common.model) : o->model_name;
-  server.version = VersionText();
+  server.version = DELTAFIN_VERSION;
   server.service.live = o->parallel;
   DFIN_TRY(const SamplingParams defaults, ModelSamplingDefaults(o->common.model));
   if (o->sampling.seed)

@@ -20,6 +20,9 @@ const char* ToString(Phase phase) {
   return "idle";
 }
 
+// A drive that is known by a folder only: without the way there.
+std::string ShortName(const std::string& drive) { return drive.substr(drive.rfind('/') + 1); }
+
 class MetricsText {
  public:
   template <typename T>
@@ -32,7 +35,7 @@ class MetricsText {
   }
   template <typename T>
   void Drive(const char* name, const std::string& drive, T value) {
-    out += Cat("deltafin_", name, "{drive=", JsonString(drive), "} ", value, "\n");
+    out += Cat("deltafin_", name, "{drive=", JsonString(ShortName(drive)), "} ", value, "\n");
   }
   std::string out;
 };
@@ -85,7 +88,7 @@ HttpResponse Live(const ServerContext& context, const ApiRequest&) {
   const EngineMonitor::Snapshot s = context.monitor.Sample();
   std::string drives;
   for (size_t i = 0; i < s.drive_counters.size(); ++i)
-    drives += Cat(i == 0 ? "" : ", ", "{\"name\": ", JsonString(s.drives[i].name),
+    drives += Cat(i == 0 ? "" : ", ", "{\"name\": ", JsonString(ShortName(s.drives[i].name)),
                   ", \"bytes\": ", s.drive_counters[i].device_bytes,
                   ", \"busy_seconds\": ", PythonFloatText(s.drive_counters[i].busy_seconds), "}");
   const auto seconds = [](double value) { return PythonFloatText(value); };

@@ -1,5 +1,6 @@
 // Many clients at once, not all of them well-behaved: nothing breaks, every accepted request is answered once and
-// rightly, memory stays flat. LOAD_REQUESTS (default 240) and LOAD_CLIENTS (default 24): how many.
+// rightly, memory stays flat. LOAD_REQUESTS (default 240) and LOAD_CLIENTS (default 24): how many. The whole load is
+// LOAD_REQUESTS=2000 LOAD_CLIENTS=64; a short one ends before every thread and cache has what it will ever have.
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import net from 'node:net';
@@ -140,7 +141,8 @@ test(`${requests} requests of ${clients} clients`, {timeout: 3600_000}, async ()
     assert.equal(metric('requests_failed_total'), 0);
     assert.equal(metric('requests_accepted_total'), metric('requests_completed_total') + metric('requests_cancelled_total'));
     assert.ok(counts.answered > requests / 4);
-    assert.ok(after < before * 1.05, `memory grew from ${before} to ${after} kB`);
+    const more = requests < 1000 ? 16_000 : before * 0.05;
+    assert.ok(after < before + more, `memory grew from ${before} to ${after} kB`);
   } finally {
     assert.equal(await server.stop(), 0);
   }

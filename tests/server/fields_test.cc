@@ -72,7 +72,7 @@ TEST_F(Fields, OfChatCompletionsThatAskNothingOrAreAllowedAreTaken) {
       {"stop", "x"},
       {"logprobs", false},
       {"parallel_tool_calls", false},
-      {"tools", {kTool}},
+      {"tools", Json::array({kTool})},
       {"tools", Json::array()},
       {"tool_choice", "none"},
       {"tool_choice", "auto"},
@@ -82,7 +82,7 @@ TEST_F(Fields, OfChatCompletionsThatAskNothingOrAreAllowedAreTaken) {
       {"thinking", {{"type", "enabled"}, {"keep", "all"}, {"effort", "low"}}},
       {"chat_template_kwargs", {{"enable_thinking", false}}},
       {"response_format", {{"type", "text"}}},
-      {"modalities", {"text"}},
+      {"modalities", Json::array({"text"})},
       {"max_completion_tokens", 1},
       {"messages",
        {{{"role", "developer"}, {"content", "Be brief."}},
@@ -117,8 +117,10 @@ TEST_F(Fields, OfChatCompletionsThatAreUnknownOrImpossibleAreRefusedByName) {
       {"messages", messages({{"role", "tool"}, {"content", "x"}}), "messages[1].tool_call_id"},
       {"messages", messages({{"role", "user"}, {"content", {{{"type", "image_url"}, {"image_url", {{"url", "u"}}}}}}}),
        "messages[1].content[0]"},
-      {"messages", messages({{"role", "user"}, {"content", "x"}, {"tools", {kTool}}}), "messages[1].tools"},
-      {"messages", messages({{"role", "system"}, {"content", "x"}, {"tools", {kTool}}}), "messages[1].content"},
+      {"messages", messages({{"role", "user"}, {"content", "x"}, {"tools", Json::array({kTool})}}),
+       "messages[1].tools"},
+      {"messages", messages({{"role", "system"}, {"content", "x"}, {"tools", Json::array({kTool})}}),
+       "messages[1].content"},
       {"temperature", -1, "temperature"},
       {"temperature", "hot", "temperature"},
       {"top_p", 1.5, "top_p"},
@@ -134,7 +136,7 @@ TEST_F(Fields, OfChatCompletionsThatAreUnknownOrImpossibleAreRefusedByName) {
       {"n", 0, "n"},
       {"n", 1000, "n"},
       {"stop", 5, "stop"},
-      {"stop", {""}, "stop"},
+      {"stop", Json::array({""}), "stop"},
       {"max_tokens", 0, "max_tokens"},
       {"max_completion_tokens", -1, "max_completion_tokens"},
       {"stream", "yes", "stream"},
@@ -142,7 +144,7 @@ TEST_F(Fields, OfChatCompletionsThatAreUnknownOrImpossibleAreRefusedByName) {
       {"top_logprobs", 2, "top_logprobs"},
       {"tools", {{{"type", "web"}}}, "tools[0].type"},
       {"tools", {{{"type", "function"}, {"function", {{"name", "1x"}}}}}, "tools[0].function.name"},
-      {"tools", {kTool, kTool}, "tools[1].function.name"},
+      {"tools", Json::array({kTool, kTool}), "tools[1].function.name"},
       {"tool_choice", "required", "tool_choice"},
       {"tool_choice", "perhaps", "tool_choice"},
       {"tool_choice", {{"type", "function"}, {"function", {{"name", "g"}}}}, "tool_choice.function.name"},
@@ -169,15 +171,16 @@ TEST_F(Fields, OfCompletions) {
   for (const auto& [field, value] : std::initializer_list<std::pair<const char*, Json>>{
            {"echo", true}, {"logprobs", 2}, {"best_of", 1}, {"n", 2}, {"prompt", {1, 2}}, {"user", "u"}, {"stop", "."}})
     Taken("/v1/completions", body, field, value);
-  for (const auto& [field, value] : std::initializer_list<std::pair<const char*, Json>>{{"suffix", "end"},
-                                                                                        {"best_of", 3},
-                                                                                        {"prompt", ""},
-                                                                                        {"prompt", Json::array()},
-                                                                                        {"prompt", {99999999}},
-                                                                                        {"logprobs", 99},
-                                                                                        {"max_tokens", 0},
-                                                                                        {"echo", 3},
-                                                                                        {"messages", Json::array()}})
+  for (const auto& [field, value] :
+       std::initializer_list<std::pair<const char*, Json>>{{"suffix", "end"},
+                                                           {"best_of", 3},
+                                                           {"prompt", ""},
+                                                           {"prompt", Json::array()},
+                                                           {"prompt", Json::array({99999999})},
+                                                           {"logprobs", 99},
+                                                           {"max_tokens", 0},
+                                                           {"echo", 3},
+                                                           {"messages", Json::array()}})
     Refused("/v1/completions", body, field, value, field);
 }
 
@@ -189,7 +192,7 @@ TEST_F(Fields, OfResponses) {
            {"instructions", "Be brief."},
            {"store", false},
            {"reasoning", {{"effort", "low"}}},
-           {"tools", {tool}},
+           {"tools", Json::array({tool})},
            {"text", {{"format", {{"type", "text"}}}}},
            {"truncation", "disabled"},
            {"include", Json::array()},
@@ -227,10 +230,10 @@ TEST_F(Fields, OfMessages) {
   for (const auto& [field, value] : std::initializer_list<std::pair<const char*, Json>>{
            {"system", "Be brief."},
            {"system", {{{"type", "text"}, {"text", "a"}, {"cache_control", {{"type", "ephemeral"}}}}}},
-           {"tools", {tool}},
+           {"tools", Json::array({tool})},
            {"metadata", {{"user_id", "u"}}},
            {"top_k", 3},
-           {"stop_sequences", {"x"}},
+           {"stop_sequences", Json::array({"x"})},
            {"thinking", {{"type", "disabled"}}},
            {"service_tier", "auto"},
            {"messages",
@@ -250,7 +253,7 @@ TEST_F(Fields, OfMessages) {
            {"messages", {{{"role", "user"}, {"content", {{{"type", "image"}}}}}}, "messages[0].content[0]"},
            {"tools", {{{"type", "bash_20250124"}, {"name", "bash"}}}, "tools[0].type"},
            {"tool_choice", {{"type", "tool"}, {"name", "g"}}, "tool_choice.name"},
-           {"mcp_servers", {1}, "mcp_servers"}})
+           {"mcp_servers", Json::array({1}), "mcp_servers"}})
     Refused("/v1/messages", body, field, value, param);
   const Reply counted = Send("/v1/messages/count_tokens", {{"messages", {{{"role", "user"}, {"content", "Hi"}}}}});
   EXPECT_GT(Json::parse(counted.body)["input_tokens"], 5);

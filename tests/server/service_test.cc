@@ -186,9 +186,9 @@ TEST(Service, AnswersUnderLoadAreTheAnswersAlone) {
 TEST(Service, LongPromptsTellHowFarTheyAre) {
   ServerOptions options;
   options.comment_seconds = 0.01;
-  RunningServer server(options, 8192);
+  RunningServer server(options, 4096);
   std::string text;
-  for (int i = 0; i < 800; ++i) text += "word " + std::to_string(i) + " ";
+  for (int i = 0; i < 600; ++i) text += "word " + std::to_string(i) + " ";
   const Reply reply = Post(server.port(), "/v1/chat/completions", Chat(1, true, text));
   EXPECT_EQ(reply.status, 200) << reply.body.substr(0, 300);
   EXPECT_NE(reply.body.find("\n: prefill "), std::string::npos);
