@@ -52,6 +52,7 @@ struct Engine::Parts {
   std::string usage_folder;  // "": not kept
   bool prefetch = true;
   DType kv_dtype = DType::kF32;
+  std::function<void(int32_t layer)> on_layer;  // of the step in progress
   bool warm_start = false;
   std::unique_ptr<ExpertTraceWriter> trace;
   std::unique_ptr<ExpertCache> cache;
@@ -193,6 +194,7 @@ Status Engine::Parts::Load(const EngineContext& context) {
   model->on_layer = [this](int32_t layer) {
     monitor->SetLayer(layer);
     monitor->SetDenseWait(dense->wait_seconds());
+    if (on_layer) on_layer(layer);
   };
   monitor->SetSources(io.get(), cache.get());
   return {};
@@ -452,7 +454,8 @@ uint64_t Engine::payload_bytes() const {
   return c.demand_bytes + c.prefetch_useful_bytes + c.prefetch_wasted_bytes + parts_->dense->streamed_bytes();
 }
 
-Status Engine::Step(std::span<const StepPart> parts, const Rows& logits, CancelToken cancel) {
+Status Engine::Step(std::span<const StepPart> parts, const Rows& logits, CancelToken cancel,
+                    const std::function<void(int32_t layer)>& on_layer) {
   std::vector<TokenId> tokens;
   std::vector<Segment> segments;
   for (const StepPart& part : parts) {
@@ -469,7 +472,10 @@ Status Engine::Step(std::span<const StepPart> parts, const Rows& logits, CancelT
   batch.logits_from = rows - logits.rows;
   batch.logits = logits;
   batch.cancel = cancel;
-  DFIN_TRY_VOID(parts_->Pass(batch));
+  parts_->on_layer = on_layer;
+  const Status passed = parts_->Pass(batch);
+  parts_->on_layer = {};
+  if (!passed) return passed;
   for (const StepPart& part : parts)
     part.session->tokens_.insert(part.session->tokens_.end(), part.tokens.begin(), part.tokens.end());
   return parts_->trace == nullptr ? Status() : parts_->trace->EndStep(rows);

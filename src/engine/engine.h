@@ -150,7 +150,9 @@ class Engine {
 
   // One pass for several sessions, each of which takes part once: their parts have at most plan().chunk tokens in all.
   // `logits` gets one row for each of the last logits.rows tokens of all. Errors as Feed's; no session is changed then.
-  Status Step(std::span<const StepPart> parts, const Rows& logits, CancelToken cancel);
+  // `on_layer`: called before each layer, on this thread.
+  Status Step(std::span<const StepPart> parts, const Rows& logits, CancelToken cancel,
+              const std::function<void(int32_t layer)>& on_layer = {});
 
   EngineCounters counters() const;
   // Every layer with routed experts.

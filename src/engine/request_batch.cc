@@ -200,7 +200,13 @@ Status RequestBatch::Run(const Plan& plan) {
   CancelToken cancel = stop_;
   if (parts.size() == 1)
     cancel = plan.reader != nullptr ? plan.reader->request.cancel : plan.answering[0]->request.cancel;
-  DFIN_TRY_VOID(engine_.Step(parts, Rows(logits_.data(), plan.logit_rows(), vocab), cancel));
+  const auto on_layer = [&](int32_t layer) {
+    if (plan.reader == nullptr) return;
+    const auto layers = static_cast<int64_t>(engine_.spec().layers.size());
+    plan.reader->request.events->OnPromptRead(plan.reader->session.length() + plan.reader_rows * layer / layers,
+                                              plan.reader->prompt_tokens());
+  };
+  DFIN_TRY_VOID(engine_.Step(parts, Rows(logits_.data(), plan.logit_rows(), vocab), cancel, on_layer));
   const auto row = [&](int64_t index, int64_t count) {
     return std::span(logits_).subspan(static_cast<size_t>(index * vocab), static_cast<size_t>(count * vocab));
   };

@@ -38,6 +38,7 @@ struct BatchResult {
 class BatchEvents {
  public:
   virtual ~BatchEvents() = default;
+  // Also in the middle of a step: what is done of it counts by its layers.
   virtual void OnPromptRead(int64_t done, int64_t total) = 0;
   // Of prompt token `index`, by what comes before it. Only with score_prompt; never for the first one.
   virtual void OnPromptScores(int64_t index, const TokenScores& scores) = 0;

@@ -394,7 +394,8 @@ TEST(LongPrompt, StaysWithinEveryBudget) {
                      std::to_string(memory / 1000) + "KB", "--json", "--no-state"},
                     options);
   };
-  const auto refused = run(1'000'000);
+  const auto refused = Deltafin(
+      {"run", "--model", test::NanoFolder(), "--prompt-ids", ids, "--max-new", "2", "--memory", "1MB", "--no-state"});
   EXPECT_EQ(refused.exit_code, 4);
   const size_t at = refused.err.find("at least ");
   ASSERT_NE(at, std::string::npos) << refused.err;

@@ -222,6 +222,16 @@ void WidenBlock(const PagedRows& cache, int64_t first, int64_t count, float* to)
   }
 }
 
+// Asks for cache rows that are wanted next: pages are small ones of the system, which the hardware does not run ahead
+// in.
+HWY_INLINE void AskForRows(const PagedRows& cache, int64_t first, int64_t count) {
+  if (count <= 0) return;
+  const auto* rows = cache.is_bf16() ? reinterpret_cast<const char*>(cache.bf16_row(first))
+                                     : reinterpret_cast<const char*>(cache.row(first));
+  const int64_t bytes = count * cache.stride * (cache.is_bf16() ? 2 : 4);
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows + at);
+}
+
 // `widened`: [kMlaBlock, latent + rope] scratch.
 void AttendItems(const MlaAttendArgs& cache_args, Item* items, int64_t count, float* widened) {
   MlaAttendArgs args = cache_args;
@@ -237,6 +247,7 @@ void AttendItems(const MlaAttendArgs& cache_args, Item* items, int64_t count, fl
   int64_t furthest = 0;
   for (int64_t t = 0; t < count; ++t) furthest = std::max(furthest, items[t].visible);
   for (int64_t first = 0; first < furthest; first += kMlaBlock) {
+    AskForRows(cache_args.cache, first + kMlaBlock, std::min(kMlaBlock, furthest - first - kMlaBlock));
     const float* keys = widened;
     if (args.cache.is_bf16())
       WidenBlock(cache_args.cache, first, std::min(kMlaBlock, furthest - first), widened);
@@ -245,11 +256,13 @@ void AttendItems(const MlaAttendArgs& cache_args, Item* items, int64_t count, fl
     const auto seen = [&](int64_t t) { return std::clamp<int64_t>(items[t].visible - first, 0, kMlaBlock); };
     for (int64_t t = 0; t < count;) {
       const int64_t positions = seen(t);
-      bool is_tile = count - t >= kTile;
-      for (int64_t u = 1; is_tile && u < kTile; ++u) is_tile = seen(t + u) == positions;
-      if (positions > 0 && is_tile) AttendBlock<kTile>(args, items + t, keys, positions);
-      if (positions > 0 && !is_tile) AttendBlock<1>(args, items + t, keys, positions);
-      t += is_tile ? kTile : 1;
+      int64_t alike = 1;
+      while (alike < std::min<int64_t>(kTile, count - t) && seen(t + alike) == positions) ++alike;
+      const int64_t tile = alike == kTile ? kTile : alike >= 2 ? 2 : 1;
+      if (positions > 0 && tile == kTile) AttendBlock<kTile>(args, items + t, keys, positions);
+      if (positions > 0 && tile == 2) AttendBlock<2>(args, items + t, keys, positions);
+      if (positions > 0 && tile == 1) AttendBlock<1>(args, items + t, keys, positions);
+      t += tile;
     }
   }
   for (int64_t t = 0; t < count;) {
