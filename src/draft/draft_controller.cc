@@ -40,13 +40,20 @@ double DraftController::Overhead(const Known& known) const {
   return costs_.known() && costs_.plain_seconds() > 0 ? known.seconds / costs_.plain_seconds() : 0;
 }
 
+double DraftController::MayLose(const DraftRecord& record, const DraftChances& chances) const {
+  if (balance_ <= 0) return 0;
+  const bool trusted = record.proposals() >= kTrustedAfter && chances[0] >= kTrustedChance;
+  return balance_ + (trusted ? kTrust : 0);
+}
+
 int64_t DraftController::Ask(int32_t d, bool costs_nothing, double best_rate) const {
   if (limits_.always || costs_nothing) return limits_.most;
   if (!costs_.known()) return 0;
   const Known& known = known_[static_cast<size_t>(d)];
   const double overhead = Overhead(known);
-  const DraftChances chances = known.records[static_cast<size_t>(known.usual.kind)].Chances(known.usual.belief);
-  const DraftChoice hoped = BestDrafts(costs_, chances, limits_.most, overhead, balance_);
+  const DraftRecord& record = known.records[static_cast<size_t>(known.usual.kind)];
+  const DraftChances chances = record.Chances(known.usual.belief);
+  const DraftChoice hoped = BestDrafts(costs_, chances, limits_.most, overhead, MayLose(record, chances));
   const bool pays = hoped.rate >= 1 + kLeastGain && hoped.rate > best_rate && !PlainIsDue();
   const bool probes = known.since_probe >= known.probe_every && overhead <= balance_;
   return pays || probes ? limits_.most : 0;
@@ -67,9 +74,10 @@ DraftChoice DraftController::Choose(int32_t d, const Proposal& proposal, double 
   }
   if (limits_.always) return {most, kNoLimit};
   if (!costs_.known() || PlainIsDue()) return {};
-  const DraftChances chances = known.records[static_cast<size_t>(proposal.kind)].Chances(proposal.belief);
+  const DraftRecord& record = known.records[static_cast<size_t>(proposal.kind)];
+  const DraftChances chances = record.Chances(proposal.belief);
   const double overhead = Overhead(known);
-  const DraftChoice best = BestDrafts(costs_, chances, most, overhead, balance_);
+  const DraftChoice best = BestDrafts(costs_, chances, most, overhead, MayLose(record, chances));
   if (best.rate >= 1 + kLeastGain) return best;
   if (BestDrafts(costs_, chances, most, overhead, kNoLimit).rate >= 1 + kLeastGain) refused_for_balance_ = true;
   return {};
@@ -116,7 +124,9 @@ void DraftController::Record(const DraftedStep& step, std::span<const TokenId> t
     }
   }
   if (known_before && plain > 0) {
-    const double spent = (drafted ? step.seconds : plain) + asked_seconds_;
+    // A stall is not the drafts' doing.
+    const double most = StepCosts::kMostRatio * static_cast<double>(step.rows) * plain;
+    const double spent = (drafted ? std::min(step.seconds, most) : plain) + asked_seconds_;
     const auto emitted = static_cast<double>(emitted_tokens);
     balance_ = std::min(balance_ + emitted - spent / plain + kShare * emitted, kMostBalance);
   }

@@ -5,8 +5,9 @@
 // are only watched: compared with the tokens that come anyway, which costs no more than making the proposal (nothing
 // for n-grams; a drafter that costs something is asked ever more rarely). So a text that has begun to repeat itself is
 // noticed without paying for it. An account bounds the damage where estimates are wrong: drafting over n tokens never
-// loses more than kFirstBalance + kShare * n plain steps, and one step's misjudged cost. Learned figures outlive a
-// request. No time, no randomness, no memory taken after construction. Thread-compatible.
+// loses more than kFirstBalance + kShare * n plain steps, and beyond that one step: kTrust and what it cost more than
+// was known. Learned figures outlive a request. No time, no randomness, no memory taken after construction.
+// Thread-compatible.
 #pragma once
 
 #include <array>
@@ -45,10 +46,12 @@ class DraftController {
  public:
   static constexpr double kLeastGain = 0.03;
   static constexpr double kFirstBalance = 1, kShare = 0.01, kMostBalance = 4;  // in plain steps
+  // A drafter that was right this often over so many proposals, checked or watched, may go so far beyond the balance.
+  static constexpr double kTrust = 1.5, kTrustedChance = 0.8, kTrustedAfter = 5;
   static constexpr int64_t kPlainEvery = 24;     // drafted steps, after which a plain one is measured
   static constexpr int64_t kFirstProbe = 16;     // tokens between proposals that cost something and do not pay, ...
   static constexpr int64_t kRarestProbe = 1024;  // ... growing up to this
-  static constexpr int64_t kForgetEvery = 512;   // plain tokens after which measured costs count less
+  static constexpr int64_t kForgetEvery = 128;   // plain tokens after which measured costs count less
 
   DraftController(int32_t drafters, DraftLimits limits);
 
@@ -84,6 +87,8 @@ class DraftController {
   };
 
   double Overhead(const Known& known) const;
+  // Plain steps that a step with these chances may lose at most.
+  double MayLose(const DraftRecord& record, const DraftChances& chances) const;
   void Compare(Known& known, std::span<const TokenId> tokens);
   bool PlainIsDue() const { return drafted_since_plain_ >= kPlainEvery; }
 

@@ -14,7 +14,7 @@ constexpr double kPlainWeight = 0.2, kRatioWeight = 0.25;
 // After so many steps of several rows what was known of a plain one is old: caches have filled meanwhile.
 constexpr int64_t kLongSincePlain = 8;
 constexpr double kLateWeight = 0.5;
-// A step that takes longer than this is a drive that stalled, not a cost to learn.
+// A plain step that takes longer than this times the usual is a drive that stalled, not a cost to learn.
 constexpr double kOutlier = 4;
 constexpr double kRecordDecay = 0.9;
 // Nothing is ever certain.
@@ -38,7 +38,7 @@ void StepCosts::Record(int64_t rows, double seconds) {
   } else {
     if (!known() || plain_ <= 0) return;
     ++since_plain_;
-    const double ratio = std::min(seconds / plain_, kOutlier * static_cast<double>(rows));
+    const double ratio = std::min(seconds / plain_, kMostRatio * static_cast<double>(rows));
     const double before = Ratio(rows);
     ratios_[r] = before + (ratio - before) * std::max(kRatioWeight, 1 / (count + 2));
   }
@@ -69,6 +69,7 @@ double StepCosts::Ratio(int64_t rows) const {
 }
 
 void DraftRecord::Record(const Proposal& proposal, int64_t tried, int64_t right) {
+  if (tried > 0) proposals_ = proposals_ * kRecordDecay + 1;
   for (int64_t j = 0; j < std::min(tried, right + 1); ++j) {
     const auto i = static_cast<size_t>(j);
     right_[i] = right_[i] * kRecordDecay + (j < right ? 1 : 0);

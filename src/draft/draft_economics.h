@@ -19,6 +19,9 @@ using DraftChances = std::array<double, kMostDrafts>;
 
 class StepCosts {
  public:
+  // Of a step, to each of its rows: rows that share nothing cost 1; what is above is a stall.
+  static constexpr double kMostRatio = 1.25;
+
   void Record(int64_t rows, double seconds);
   // A part of what was learned about several rows is given up for what is usual.
   void Forget();
@@ -42,10 +45,13 @@ class DraftRecord {
   void Record(const Proposal& proposal, int64_t tried, int64_t right);
   // The chance that token j is right when those before it are.
   DraftChances Chances(std::span<const float, kMostDrafts> belief) const;
+  // Proposals that were compared, old ones counting less.
+  double proposals() const { return proposals_; }
 
  private:
   // By position, counting old ones less: tokens that were right, and how many were believed to be.
   DraftChances right_ = {}, believed_ = {};
+  double proposals_ = 0;
 };
 
 struct DraftChoice {

@@ -176,6 +176,36 @@ TEST(Controller, SpentWhenDraftsWouldPayButHaveCostTooMuch) {
   EXPECT_LT(run.loss(), 1 + 0.01 * 600 + 1.4);
 }
 
+// A machine that is busy with other things: every step takes one to three times what it should.
+TEST(Controller, DraftsThatPayAreMadeAlsoWhereTimesAreNoisy) {
+  constexpr int64_t kTokens = 500, kSeeds = 40;
+  double seconds = 0;
+  for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
+    std::mt19937 random(seed);
+    World world;
+    world.right = [&random](int64_t) { return random() % 100 < 96; };
+    world.belief = 0.9f;
+    world.proposal_seconds = 0.02;
+    world.cost = [&random](int64_t rows) {
+      return std::pow(rows, 0.75) * (1 + static_cast<double>(random() % 1000) / 500);
+    };
+    Decoding run(world);
+    run.Until(kTokens);
+    EXPECT_GT(run.drafted_steps(), 5) << seed;
+    seconds += run.seconds();
+  }
+  EXPECT_LT(seconds, 0.9 * kSeeds * kTokens * 2) << "plain steps take two on average";
+}
+
+TEST(Controller, AStallDuringADraftedStepDoesNotEndDrafting) {
+  World world;
+  int64_t steps = 0;
+  world.cost = [&steps](int64_t rows) { return std::pow(rows, 0.69) * (++steps == 2 ? 50 : 1); };
+  Decoding run(world);
+  run.Until(200);
+  EXPECT_GT(run.drafted_steps(), 15);
+}
+
 TEST(Controller, AlwaysMeansAlwaysAndAsWideAsProposed) {
   World world;
   world.right = [](int64_t) { return false; };
@@ -195,6 +225,7 @@ TEST(Controller, NeverMoreThanTheMostThatIsAllowed) {
 // The worst that can happen: a drafter that has earned trust and loses it, again and again, at costs that are never
 // those of before. Beside the account, what is lost is what a step cost more than was known of it.
 TEST(Controller, TheWorstTraceStaysWithinTheBound) {
+  constexpr double kMisjudged = 1.5;
   for (uint32_t seed = 1; seed <= 40; ++seed) {
     std::mt19937 random(seed);
     double phase_right = 0, phase_power = 0.69;
@@ -215,7 +246,8 @@ TEST(Controller, TheWorstTraceStaysWithinTheBound) {
     for (int64_t tokens = 64; tokens <= 4096; tokens *= 2) {
       run.Until(tokens);
       const double bound = DraftController::kFirstBalance + DraftController::kShare * static_cast<double>(tokens);
-      EXPECT_LT(run.loss(), bound + 1.5) << "seed " << seed << ", " << tokens << " tokens";
+      EXPECT_LT(run.loss(), bound + DraftController::kTrust + kMisjudged)
+          << "seed " << seed << ", " << tokens << " tokens";
     }
   }
 }
