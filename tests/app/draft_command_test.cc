@@ -68,7 +68,7 @@ TEST(Draft, TheFiguresTellWhatItDid) {
 }
 
 TEST(Draft, WithoutRoomAutoIsOffAndSaysSo) {
-  const auto r = RunNano({"--chunk", "1", "--max-new", "4"});
+  const auto r = RunNano({"--chunk", "1"});
   ASSERT_EQ(r.exit_code, 0) << r.err;
   EXPECT_NE(r.err.find("off: there is no room for it"), std::string::npos) << r.err;
   const auto named = RunNano({"--chunk", "1", "--draft", "ngram"});
@@ -80,14 +80,16 @@ TEST(Draft, AModelThatCannotDraftIsRefusedByNameAndLeftOutByAuto) {
   const auto named = RunNano({"--draft", "dspark", "--draft-model", "/nowhere"});
   EXPECT_EQ(named.exit_code, 3) << named.err;
   EXPECT_NE(named.err.find("--draft-model"), std::string::npos) << named.err;
-  const auto left_out = RunNano({"--draft-model", "/nowhere", "--max-new", "4"});
+  const auto left_out = RunNano({"--draft-model", "/nowhere"});
   EXPECT_EQ(left_out.exit_code, 0) << left_out.err;
   EXPECT_NE(left_out.err.find("goes on without it"), std::string::npos) << left_out.err;
 }
 
 TEST(Draft, CommandsThatGenerateNothingRefuseIt) {
+  const test::TempFolder folder;
   test::ProcessOptions options;
-  options.arguments = {"logits", "--model", test::MicroFolder(), "--prompt-ids", "1", "--no-state", "--draft", "ngram"};
+  options.arguments = {"logits",     "--model", test::MicroFolder(),       "--prompt-ids", "1",
+                       "--no-state", "--out",   folder.path() + "/logits", "--draft",      "ngram"};
   const auto r = test::RunProcess(DELTAFIN_PROGRAM, options);
   EXPECT_EQ(r.exit_code, 2);
   EXPECT_NE(r.err.find("--draft"), std::string::npos) << r.err;
