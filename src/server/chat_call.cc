@@ -110,12 +110,17 @@ RunningAnswers::~RunningAnswers() {
 
 std::optional<AnswerPiece> RunningAnswers::Next(const std::function<bool()>& gone, const std::function<void()>& idle) {
   while (left_ > 0) {
+    // Also while pieces come: who is answered whole would not be missed until the end.
+    const auto now = std::chrono::steady_clock::now();
+    if (gone && now - last_look_ >= kPatience) {
+      last_look_ = now;
+      if (gone()) return std::nullopt;
+    }
     std::optional<AnswerPiece> piece = channel_->Pop(kPatience);
     if (piece) {
       if (piece->kind == AnswerPiece::Kind::kEnd) --left_;
       return piece;
     }
-    if (gone && gone()) return std::nullopt;
     if (idle) idle();
   }
   return std::nullopt;

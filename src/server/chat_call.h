@@ -50,6 +50,7 @@ class RunningAnswers {
   const std::shared_ptr<CancelSource> cancel_;
   const int64_t choices_, prompt_tokens_;
   int64_t left_;
+  std::chrono::steady_clock::time_point last_look_ = {};  // for whether the client is there
 };
 
 // What one choice came to, for answers that are not streamed.

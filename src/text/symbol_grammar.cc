@@ -7,7 +7,8 @@
 namespace deltafin {
 namespace {
 
-constexpr size_t kMostWholeDigits = 15;
+// Whole numbers of so many digits are exact in a double.
+constexpr size_t kMostDigits = 15;
 constexpr int kMostFractionDigits = 12;
 
 double PowerOfTen(int exponent) {
@@ -42,7 +43,8 @@ bool Parse(std::string_view text, Digits* digits) {
       digits->whole.push_back(c);
     }
   }
-  return digits->whole.size() <= kMostWholeDigits && digits->fraction.size() <= kMostFractionDigits;
+  return digits->whole.size() + digits->fraction.size() <= kMostDigits &&
+         digits->fraction.size() <= kMostFractionDigits;
 }
 
 // Whether the range holds one of first/scale, (first + 1)/scale, ... last/scale, all of them negative if so asked.
@@ -51,17 +53,19 @@ bool HoldsOneOf(const NumberRange& range, double first, double last, double scal
   const double from = negative ? -range.most : range.least, to = negative ? -range.least : range.most;
   const double begin = std::clamp(std::floor(from * scale) - 1, first, last);
   const double end = std::clamp(std::ceil(to * scale) + 1, first, last);
-  for (double m = begin; m <= std::min(end, begin + 4); ++m)
-    if (range.Contains(sign * m / scale)) return true;
-  for (double m = end; m >= std::max(begin, end - 4); --m)
-    if (range.Contains(sign * m / scale)) return true;
+  // The edges may be off by what the multiplication rounded.
+  for (int i = 0; i <= 4; ++i) {
+    if (begin + i <= last && range.Contains(sign * (begin + i) / scale)) return true;
+    if (end - i >= first && range.Contains(sign * (end - i) / scale)) return true;
+  }
   return false;
 }
 
 std::optional<int64_t> MissingFraction(const NumberRange& range, const Digits& d) {
   const int have = static_cast<int>(d.fraction.size());
   const double base = std::strtod((d.whole + d.fraction).c_str(), nullptr);
-  for (int more = have == 0 ? 1 : 0; have + more <= kMostFractionDigits; ++more) {
+  const int most = std::min(kMostFractionDigits, static_cast<int>(kMostDigits - d.whole.size()));
+  for (int more = have == 0 ? 1 : 0; have + more <= most; ++more) {
     const double span = PowerOfTen(more);
     if (HoldsOneOf(range, base * span, base * span + span - 1, PowerOfTen(have + more), d.negative)) return more;
   }
@@ -71,12 +75,13 @@ std::optional<int64_t> MissingFraction(const NumberRange& range, const Digits& d
 std::optional<int64_t> MissingWhole(const NumberRange& range, const Digits& d) {
   std::optional<int64_t> best;
   const double base = std::strtod(d.whole.c_str(), nullptr);
-  const int most = d.whole == "0" ? 0 : static_cast<int>(kMostWholeDigits - d.whole.size());
+  const int most = d.whole == "0" ? 0 : static_cast<int>(kMostDigits - d.whole.size());
   for (int more = 0; more <= most && (!best || more < *best); ++more) {
     const double span = PowerOfTen(more), first = base * span, last = first + span - 1;
     if (HoldsOneOf(range, first, last, 1, d.negative)) return best ? std::min<int64_t>(*best, more) : more;
     if (range.whole) continue;
-    for (int digits = 1; digits <= kMostFractionDigits; ++digits) {
+    const int most_digits = std::min(kMostFractionDigits, static_cast<int>(kMostDigits - d.whole.size()) - more);
+    for (int digits = 1; digits <= most_digits; ++digits) {
       const double scale = PowerOfTen(digits);
       if (!HoldsOneOf(range, first * scale, (last + 1) * scale - 1, scale, d.negative)) continue;
       if (!best || more + 1 + digits < *best) best = more + 1 + digits;

@@ -41,7 +41,7 @@ Written Write(std::shared_ptr<const AnswerForm> form, ResponseChannel start, uin
   while (!walk.ended() && written.tokens < limit) {
     for (float& x : logits) x = static_cast<float>(random.Below(1000));
     for (const char* ending : {"\"", "}", "]"}) logits[static_cast<size_t>(tokenizer.EncodeRaw(ending)[0])] += 600;
-    logits[static_cast<size_t>(tokenizer.chat_markers()->close)] += 900;
+    if (seed % 2 == 0) logits[static_cast<size_t>(tokenizer.chat_markers()->close)] += 900;
     const Status masked = walk.Mask(logits, limit - written.tokens);
     if (!masked) {
       ADD_FAILURE() << masked.error().message();
@@ -131,7 +131,7 @@ TEST(AnswerForm, RequiredCallsAreMadeWithArgumentsOfTheSchema) {
             << call.ArgumentsText();
       }
     }
-    EXPECT_GT(weather, 10u);
+    EXPECT_GT(weather, 5u);
   }
 }
 
