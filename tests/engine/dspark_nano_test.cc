@@ -43,7 +43,7 @@ float Largest(const std::vector<float>& values) {
 class Golden : public testing::Test {
  protected:
   void SetUp() override {
-    if (!std::filesystem::exists(kGolden)) GTEST_SKIP() << kGolden << " is not there";
+    ASSERT_TRUE(std::filesystem::exists(kGolden)) << kGolden;
     golden_.emplace(kGolden);
     engine_.emplace(WithDrafter());
     ASSERT_TRUE(engine_->ok()) << engine_->error().message();

@@ -115,7 +115,7 @@ TEST(HotPath, ADraftedTokenAllocatesNothing) {
 // The same with a draft model that is asked for every step.
 TEST(HotPath, AProposalOfADraftModelAllocatesNothing) {
   const std::string drafter = test::RepoPath("models/k3-nano-dspark");
-  if (!std::filesystem::exists(drafter)) GTEST_SKIP() << drafter << " is not there";
+  ASSERT_TRUE(std::filesystem::exists(drafter)) << drafter;
   test::OpenedEngine engine({.model = test::NanoFolder(), .draft = DraftMode::kDspark, .draft_model = drafter});
   ASSERT_TRUE(engine.ok()) << engine.error().message();
   Result<std::unique_ptr<Drafting>> drafting =
