@@ -14,7 +14,7 @@
 
 namespace deltafin {
 
-// `generates`: the command makes tokens; the others refuse what would do nothing for them.
+// `generates`: the command drafts; the others refuse what would do nothing for them.
 Status SetDraftOptions(const CommonOptions& options, bool generates, EngineOptions* engine_options);
 
 // Ids that end an answer. `tokenizer` null: only ids are spoken.
