@@ -72,6 +72,16 @@ std::string WidthText(const DraftBenchRow& row) {
   return row.drafts == DraftBenchRow::kAuto ? "auto" : std::to_string(row.drafts);
 }
 
+// Drafted tokens that were checked, and those of them that were right, of all drafters.
+std::pair<uint64_t, uint64_t> Tried(const DraftBenchRow& row) {
+  uint64_t drafted = 0, right = 0;
+  for (const DraftReport::OfDrafter& d : row.report.drafters) {
+    drafted += d.tried();
+    right += d.right();
+  }
+  return {drafted, right};
+}
+
 Json ToJson(const std::string& engine, const std::vector<DraftBenchRow>& rows) {
   Json out;
   out["engine"] = engine;
@@ -79,11 +89,7 @@ Json ToJson(const std::string& engine, const std::vector<DraftBenchRow>& rows) {
   double plain = 0;
   for (const DraftBenchRow& row : rows) {
     if (row.drafter.empty()) plain = row.seconds_per_token();
-    uint64_t drafted = 0, right = 0;
-    for (const DraftReport::OfDrafter& d : row.report.drafters) {
-      drafted += d.tried();
-      right += d.right();
-    }
+    const auto [drafted, right] = Tried(row);
     Json result;
     result["text"] = row.kind;
     result["drafter"] = row.drafter.empty() ? "off" : row.drafter;
@@ -108,11 +114,7 @@ std::string ToText(const std::string& engine, const std::vector<DraftBenchRow>& 
   double plain = 0;
   for (const DraftBenchRow& row : rows) {
     if (row.drafter.empty()) plain = row.seconds_per_token();
-    uint64_t drafted = 0, right = 0;
-    for (const DraftReport::OfDrafter& d : row.report.drafters) {
-      drafted += d.tried();
-      right += d.right();
-    }
+    const auto [drafted, right] = Tried(row);
     const std::string of = Cat(right, "/", drafted);
     char line[200];
     std::snprintf(line, sizeof line, "%-9s %-7s %-6s  %-12s %-12.2f  %-9.3f  %-13s  %.2f\n", row.kind.c_str(),
