@@ -30,17 +30,20 @@ struct SnapshotHead {
 static_assert(sizeof(SnapshotHead) == 88);
 
 // Goes up when a change of the kernels changes bits.
-inline constexpr uint64_t kSnapshotArithmetic = 1;
-inline constexpr std::string_view kStateMagic = "DFINSTA1";
+inline constexpr uint64_t kSnapshotArithmetic = 2;
+inline constexpr std::string_view kStateMagic = "DFINSTA2";
 inline constexpr std::string_view kLatentsMagic = "DFINLAT1";
 
-// After the head of the state file; then the tokens (32 bits each, padded to 8 bytes with zeros), then the KDA state.
+// After the head of the state file; then the tokens (32 bits each, padded to 8 bytes with zeros), the KDA state, and
+// the logits after the last token where they were kept.
 struct SnapshotBody {
   uint64_t positions;
   uint64_t latents_hash;  // `hash` of the record of latents that ends at `positions`
   uint64_t tokens_hash;   // of the tokens with their padding
   uint64_t kda_hash;
-  uint64_t hash;  // of the four numbers before it
+  uint64_t logits;  // their number: 0 or the vocabulary
+  uint64_t logits_hash;
+  uint64_t hash;  // of the numbers before it
 };
 
 // Before each group of latents: [layers, count, width]. No group lies in two pages of the cache.

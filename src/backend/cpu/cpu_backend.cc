@@ -20,17 +20,20 @@ constexpr int64_t kChannelGrain = 64;   // a cache line and a vector are whole d
 constexpr int64_t kElementSpan = 2048;  // elements of one row a worker takes at a time
 constexpr int64_t kLongestConv = 64;    // taps
 constexpr int64_t kMostDirectRows = 4;  // kernels work without strips
+// With fewer MLA blocks (1,024 positions) the waits for each other cost more than what reading once saves.
+constexpr int64_t kLeastSplitBlocks = 16;
 
 // Where the scratch floats of a Reserve() lie, in order.
 struct ScratchPlan {
   int64_t inner = 0;   // columns of a prepared row
   int64_t expert = 0;  // the same for experts
   int64_t rows = 0;    // prepared rows
+  int64_t split = 0;   // floats of MLA by positions
   int64_t worker = 0;  // floats of one worker
 
   int64_t input_floats() const { return rows * inner; }
   int64_t expert_floats() const { return rows * expert; }  // of gate, of up and of hidden
-  int64_t total(int threads) const { return input_floats() + 3 * expert_floats() + threads * worker; }
+  int64_t total(int threads) const { return input_floats() + 3 * expert_floats() + split + threads * worker; }
 };
 
 ScratchPlan PlanFor(const WorkspaceLimits& limits) {
@@ -38,6 +41,7 @@ ScratchPlan PlanFor(const WorkspaceLimits& limits) {
   plan.rows = std::clamp<int64_t>(limits.max_rows, 1, kMatrixRows);
   plan.inner = PadColumns(std::max(limits.max_inner, limits.max_expert_inner));
   plan.expert = PadColumns(limits.max_expert_inner);
+  plan.split = limits.mla_latent_width > 0 ? cpu::MlaSplit::Floats(limits.mla_latent_width) : 0;
   const int64_t worker =
       std::max({cpu::MatrixScratchFloats(), cpu::Bf12ScratchFloats(), cpu::KdaScratchFloats(limits.kda_head_dim),
                 cpu::MlaScratchFloats(limits.mla_latent_width), cpu::ConvScratchFloats(kLongestConv)});
@@ -116,6 +120,10 @@ class CpuBackend final : public Backend {
   void MlaAttend(const MlaAttendArgs& args) override {
     CheckArgs(args);
     DFIN_CHECK(cpu::MlaScratchFloats(args.latent + args.rope) <= plan_.worker, "latent above the reserved limit");
+    DFIN_CHECK(cpu::MlaSplit::Floats(args.latent + args.rope) <= plan_.split, "latent above the reserved limit");
+    const int64_t blocks = CeilDiv(args.first_position + args.q.rows, cpu::kMlaBlock);
+    if (args.heads * args.q.rows <= cpu::MlaSplit::kMostItems && blocks >= kLeastSplitBlocks && pool_.threads() > 1)
+      return AttendByPositions(args, blocks);
     pool_.ParallelFor(args.heads, 1, [&](int64_t begin, int64_t end, int worker) {
       kernels_.mla_attend(args, begin, end, WorkerScratch(worker));
     });
@@ -202,7 +210,8 @@ class CpuBackend final : public Backend {
   float* Gate() const { return Scratch() + plan_.input_floats(); }
   float* Up() const { return Gate() + plan_.expert_floats(); }
   float* Hidden() const { return Up() + plan_.expert_floats(); }
-  float* WorkerScratch(int worker) const { return Hidden() + plan_.expert_floats() + worker * plan_.worker; }
+  float* Split() const { return Hidden() + plan_.expert_floats(); }
+  float* WorkerScratch(int worker) const { return Split() + plan_.split + worker * plan_.worker; }
 
   template <typename Body>
   void ForRows(int64_t rows, Body&& body) {
@@ -254,6 +263,27 @@ class CpuBackend final : public Backend {
     const TensorView weight = part.weight.SliceFirst(part.first, part.out.width);
     task.weight = &weight;
     kernels_.linear(task, begin, end, scratch);
+  }
+
+  // Each worker reads some of the latents, for all heads.
+  void AttendByPositions(const MlaAttendArgs& args, int64_t blocks) {
+    cpu::MlaSplit split;
+    split.records = Split();
+    split.record = cpu::MlaSplit::RecordFloats(args.latent + args.rope);
+    split.items = args.heads * args.q.rows;
+    const auto for_items = [&](auto kernel) {
+      pool_.ParallelFor(split.items, 1, [&](int64_t begin, int64_t end, int) { kernel(args, split, begin, end); });
+    };
+    for_items(kernels_.mla_queries);
+    const int64_t most = cpu::MlaSplit::kParts / split.items;
+    for (; split.first_block < blocks; split.first_block += split.blocks) {
+      split.blocks = std::min(most, blocks - split.first_block);
+      pool_.ParallelFor(split.blocks, 1, [&](int64_t begin, int64_t end, int worker) {
+        kernels_.mla_blocks(args, split, begin, end, WorkerScratch(worker));
+      });
+      for_items(kernels_.mla_merge);
+    }
+    for_items(kernels_.mla_values);
   }
 
   // Rows [first, first + rows) of the call: gate and up with the activation in one fork-join, then w2.

@@ -21,6 +21,30 @@ inline constexpr int64_t kMatrixRows = 64;
 inline constexpr int64_t kMlaBlock = kMlaGrid;
 // (head, row) pairs that MLA carries through one pass over the cache.
 inline constexpr int64_t kMlaItems = 16;
+inline constexpr int64_t MlaPadded(int64_t latent_width) { return (latent_width + 15) / 16 * 16; }
+
+// MLA by positions: records of workers for each other. A pass computes `blocks` blocks of all `items` (item = head *
+// rows
+// + row) into parts, which are then merged into the items' mixes; passes follow in ascending order.
+struct MlaSplit {
+  static constexpr int64_t kMostItems = 128;
+  static constexpr int64_t kParts = 1024;  // of a pass: blocks * items
+  static constexpr int64_t RecordFloats(int64_t latent_width) { return MlaPadded(latent_width + 2); }
+  static constexpr int64_t Floats(int64_t latent_width) {
+    return (2 * kMostItems + kParts) * RecordFloats(latent_width);
+  }
+
+  float* query(int64_t item) const { return records + item * record; }               // [latent + rope]
+  float* mix(int64_t item) const { return records + (kMostItems + item) * record; }  // [latent], maximum, sum
+  float* part(int64_t block, int64_t item) const {                                   // the same of one block
+    return records + (2 * kMostItems + block * items + item) * record;
+  }
+
+  float* records = nullptr;
+  int64_t record = 0;  // floats
+  int64_t items = 0;
+  int64_t first_block = 0, blocks = 0;
+};
 // Columns that the prepared inputs of matrix kernels are padded to, for the widest instruction set.
 inline constexpr int64_t kColumnPadding = 128;
 
@@ -51,7 +75,7 @@ struct Mxfp4Task {
 int64_t MatrixScratchFloats();
 int64_t Bf12ScratchFloats();
 int64_t KdaScratchFloats(int64_t head_dim);
-int64_t MlaScratchFloats(int64_t latent_width);
+int64_t MlaScratchFloats(int64_t latent_width);  // latent + rope
 int64_t ConvScratchFloats(int64_t taps);
 
 struct CpuKernels {
@@ -83,6 +107,12 @@ struct CpuKernels {
   // Heads [begin, end): all rows in order.
   void (*kda)(const KdaArgs& args, int64_t begin, int64_t end, float* scratch);
   void (*mla_attend)(const MlaAttendArgs& args, int64_t begin, int64_t end, float* scratch);
+  // The same by positions: items [begin, end) get their queries; then, pass by pass, blocks [begin, end) of the pass
+  // and items [begin, end); at last items [begin, end) write their values.
+  void (*mla_queries)(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, int64_t end);
+  void (*mla_blocks)(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, int64_t end, float* scratch);
+  void (*mla_merge)(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, int64_t end);
+  void (*mla_values)(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, int64_t end);
 };
 
 // Each fills its part of the table. `isa` must be one this build has (IsBuilt in cpu_isa.cc).

@@ -1,10 +1,14 @@
 // MlaAttend: absorbed latent attention (K3 report section 2.1.2, Eq. 7).
 //
-// An item is one (head, row). Items are carried in groups through the cache, block by block, so that a block is read
-// from memory once for the group and once from cache for four items. A block's positions are those of a fixed grid that
-// the item may see; per block: scores, their maximum, exponentials, sum and mix, then merged into the item's running
-// maximum, sum and mix. Every sum has one accumulator per lane and runs in ascending order, so tiles of items only
-// share loads.
+// An item is one (head, row). A block's positions are those of a fixed grid that the item may see; per block: scores,
+// their maximum, exponentials, sum and mix, then merged into the item's running maximum, sum and mix, in ascending
+// order of blocks. Every sum has one accumulator per lane and runs in ascending order, so tiles of items only share
+// loads.
+//
+// Two ways with the same bits. By heads (`mla_attend`): items are carried in groups through the cache, block by block,
+// so that a block is read from memory once for the group and once from cache for four items. By positions
+// (`mla_blocks`): a worker computes some blocks for all items and leaves what each block gave; then items are merged.
+// The latents are then read once in all, not once a worker: the way for few items and many positions.
 #include <algorithm>
 #include <cmath>
 
@@ -32,7 +36,7 @@ struct Item {
   float* mix = nullptr;     // [latent] running sum of exp(score - max) * latent
   float* part = nullptr;    // [latent] the same for one block
   float* weight = nullptr;  // [kMlaBlock] scores, then exponentials of a block
-  float max = 0, sum = 0;
+  float max = 0, sum = 0;   // of the blocks so far; in `mla_blocks` of one block
 };
 
 // ql = K_h^T q_nope for kItems rows of one head, vectors [c, c + kVectors) of the latent, the last of n channels.
@@ -78,9 +82,44 @@ void PrepareQueries(const MlaAttendArgs& args, Item* items) {
   }
 }
 
+using DF4 = hn::CappedTag<float, 4>;
+using VF4 = hn::Vec<DF4>;
+
+// Halves added until four lanes are left.
+template <class V>
+HWY_INLINE VF4 FoldToFour(V v) {
+  const hn::DFromV<V> d;
+  if constexpr (hn::MaxLanes(hn::DFromV<V>()) == 4) {
+    return v;
+  } else {
+    return FoldToFour(hn::Add(hn::LowerHalf(v), hn::UpperHalf(hn::Half<decltype(d)>(), v)));
+  }
+}
+
+// The sums of the lanes of `sums`, times `scale`. Four at a time they share their last shuffles; the additions of one
+// sum are the same either way: (0 + 2) + (1 + 3) of the four folded lanes.
+template <int kSums>
+HWY_INLINE void StoreScores(const VF* sums, float scale, float* to) {
+  const DF4 d;
+  if constexpr (kSums == 4) {
+    const VF4 a = FoldToFour(sums[0]), b = FoldToFour(sums[1]), c = FoldToFour(sums[2]), e = FoldToFour(sums[3]);
+    const VF4 ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
+    const VF4 ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
+    const VF4 all = hn::Add(hn::ConcatLowerLower(d, ce, ab), hn::ConcatUpperUpper(d, ce, ab));
+    hn::StoreU(hn::Mul(all, hn::Set(d, scale)), d, to);
+  } else {
+    DFIN_UNROLL
+    for (int j = 0; j < kSums; ++j) {
+      const VF4 folded = FoldToFour(sums[j]);
+      const VF4 pairs = hn::Add(folded, hn::Shuffle1032(folded));
+      to[j] = hn::GetLane(hn::Add(pairs, hn::Shuffle2301(pairs))) * scale;
+    }
+  }
+}
+
 // Scores of kItems items at kPositions cache rows from `keys`.
 template <int kItems, int kPositions>
-HWY_INLINE void Scores(const MlaAttendArgs& args, const Item* items, const float* keys, int64_t at) {
+HWY_INLINE void Scores(const MlaAttendArgs& args, const Item* items, const float* keys, float scale, int64_t at) {
   const DF d;
   const int64_t width = args.latent + args.rope;
   VF sum[kItems][kPositions];
@@ -100,10 +139,7 @@ HWY_INLINE void Scores(const MlaAttendArgs& args, const Item* items, const float
       for (int j = 0; j < kPositions; ++j) sum[t][j] = hn::MulAdd(q, key[j], sum[t][j]);
     }
   }
-  const float scale = 1.0f / std::sqrt(static_cast<float>(args.nope + args.rope));
-  for (int t = 0; t < kItems; ++t) {
-    for (int j = 0; j < kPositions; ++j) items[t].weight[at + j] = SumLanes(sum[t][j]) * scale;
-  }
+  for (int t = 0; t < kItems; ++t) StoreScores<kPositions>(sum[t], scale, items[t].weight + at);
 }
 
 // part[c ..] = sum_j weight_j latent_j for kItems items over `count` positions.
@@ -136,48 +172,57 @@ HWY_INLINE void MixColumns(const MlaAttendArgs& args, Item* items, const float* 
   }
 }
 
-// Turns the block's scores into exponentials and merges the block's maximum and sum. Returns the factors of the running
-// mix and of the block's mix.
-struct Factors {
-  float old_mix, block;
+// What one block gave besides its mix.
+struct BlockSum {
+  float max, sum;
 };
-HWY_INLINE Factors MergeWeights(Item& item, int64_t count) {
+
+// Turns a block's scores into exponentials.
+HWY_INLINE BlockSum WeighBlock(float* weight, int64_t count) {
   const DF d;
-  float block_max = item.weight[0];
-  for (int64_t j = 1; j < count; ++j) block_max = std::max(block_max, item.weight[j]);
+  const VF none = hn::Set(d, -HUGE_VALF);
+  VF most = none;
+  for (int64_t j = 0; j < count; j += kLanes) {
+    const auto seen = hn::FirstN(d, static_cast<size_t>(std::min(kLanes, count - j)));
+    most = hn::Max(most, hn::IfThenElse(seen, LoadSome(weight + j, count - j), none));
+  }
+  const float max = hn::GetLane(hn::MaxOfLanes(d, most));
   VF sums = hn::Zero(d);
   for (int64_t j = 0; j < count; j += kLanes) {
     const int64_t n = std::min(kLanes, count - j);
-    const VF shifted = hn::Sub(LoadSome(item.weight + j, n), hn::Set(d, block_max));
+    const VF shifted = hn::Sub(LoadSome(weight + j, n), hn::Set(d, max));
     const VF e = hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), ExpNonPositive(shifted));
-    StoreSome(e, item.weight + j, n);
+    StoreSome(e, weight + j, n);
     sums = hn::Add(sums, e);
   }
-  const float merged = std::max(item.max, block_max);
-  const Factors factors = {ScalarExpNonPositive(item.max - merged), ScalarExpNonPositive(block_max - merged)};
-  item.sum = item.sum * factors.old_mix + SumLanes(sums) * factors.block;
-  item.max = merged;
-  return factors;
+  return {max, SumLanes(sums)};
 }
 
-HWY_INLINE void MergeMix(const MlaAttendArgs& args, Item& item, Factors factors) {
+// Merges a block into the item: its maximum and sum, then its mix `part`.
+HWY_INLINE void MergeBlock(Item& item, BlockSum block, const float* part, int64_t latent) {
   const DF d;
-  const VF old_mix = hn::Set(d, factors.old_mix), block = hn::Set(d, factors.block);
-  for (int64_t c = 0; c < args.latent; c += kLanes) {
-    const int64_t n = args.latent - c;
+  const float merged = std::max(item.max, block.max);
+  const float old_factor = ScalarExpNonPositive(item.max - merged);
+  const float new_factor = ScalarExpNonPositive(block.max - merged);
+  item.sum = item.sum * old_factor + block.sum * new_factor;
+  item.max = merged;
+  const VF old_mix = hn::Set(d, old_factor), new_mix = hn::Set(d, new_factor);
+  for (int64_t c = 0; c < latent; c += kLanes) {
+    const int64_t n = latent - c;
     const VF scaled = hn::Mul(LoadSome(item.mix + c, n), old_mix);
-    StoreSome(hn::MulAdd(LoadSome(item.part + c, n), block, scaled), item.mix + c, n);
+    StoreSome(hn::MulAdd(LoadSome(part + c, n), new_mix, scaled), item.mix + c, n);
   }
 }
 
-// One block of `count` positions from `keys` for kItems items that all see exactly those.
+// One block of `count` positions from `keys` for kItems items that all see exactly those: item.part, and what is
+// returned for each.
 template <int kItems>
-void AttendBlock(const MlaAttendArgs& args, Item* items, const float* keys, int64_t count) {
+void SumBlock(const MlaAttendArgs& args, Item* items, const float* keys, int64_t count, BlockSum* sums) {
+  const float scale = 1.0f / std::sqrt(static_cast<float>(args.nope + args.rope));
   int64_t j = 0;
-  for (; j + kWide <= count; j += kWide) Scores<kItems, kWide>(args, items, keys + j * args.cache.stride, j);
-  for (; j < count; ++j) Scores<kItems, 1>(args, items, keys + j * args.cache.stride, j);
-  Factors factors[kItems];
-  for (int t = 0; t < kItems; ++t) factors[t] = MergeWeights(items[t], count);
+  for (; j + kWide <= count; j += kWide) Scores<kItems, kWide>(args, items, keys + j * args.cache.stride, scale, j);
+  for (; j < count; ++j) Scores<kItems, 1>(args, items, keys + j * args.cache.stride, scale, j);
+  for (int t = 0; t < kItems; ++t) sums[t] = WeighBlock(items[t].weight, count);
   int64_t c = 0;
   for (; c + kWide * kLanes <= args.latent; c += kWide * kLanes) {
     MixColumns<kItems, kWide>(args, items, keys, count, c, kLanes);
@@ -185,7 +230,6 @@ void AttendBlock(const MlaAttendArgs& args, Item* items, const float* keys, int6
   for (; c < args.latent; c += kLanes) {
     MixColumns<kItems, 1>(args, items, keys, count, c, std::min(kLanes, args.latent - c));
   }
-  for (int t = 0; t < kItems; ++t) MergeMix(args, items[t], factors[t]);
 }
 
 // out_h = V_h mix / sum for kItems rows of one head.
@@ -232,10 +276,48 @@ HWY_INLINE void AskForRows(const PagedRows& cache, int64_t first, int64_t count)
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows + at);
 }
 
-// `widened`: [kMlaBlock, latent + rope] scratch.
-void AttendItems(const MlaAttendArgs& cache_args, Item* items, int64_t count, float* widened) {
-  MlaAttendArgs args = cache_args;
-  if (args.cache.is_bf16()) args.cache.stride = args.cache.width;  // of the widened block
+// Positions of the block from `first` on that the item sees.
+HWY_INLINE int64_t Seen(const Item& item, int64_t first) {
+  return std::clamp<int64_t>(item.visible - first, 0, kMlaBlock);
+}
+
+// The block from position `first` on for all items, in tiles of items that see equally many of its positions; then
+// done(t, sum) for each that sees any.
+template <typename Done>
+HWY_INLINE void SumBlocks(const MlaAttendArgs& args, Item* items, int64_t count, const float* keys, int64_t first,
+                          const Done& done) {
+  for (int64_t t = 0; t < count;) {
+    const int64_t positions = Seen(items[t], first);
+    int64_t alike = 1;
+    while (alike < std::min<int64_t>(kTile, count - t) && Seen(items[t + alike], first) == positions) ++alike;
+    const int64_t tile = alike == kTile ? kTile : alike >= 2 ? 2 : 1;
+    BlockSum sums[kTile];
+    if (positions > 0) {
+      if (tile == kTile) SumBlock<kTile>(args, items + t, keys, positions, sums);
+      if (tile == 2) SumBlock<2>(args, items + t, keys, positions, sums);
+      if (tile == 1) SumBlock<1>(args, items + t, keys, positions, sums);
+      for (int64_t i = 0; i < tile; ++i) done(t + i, sums[i]);
+    }
+    t += tile;
+  }
+}
+
+// The rows of a block, widened to float32 in `widened` [kMlaBlock, latent + rope] where they are BF16.
+HWY_INLINE const float* BlockKeys(const PagedRows& cache, int64_t first, int64_t end, float* widened) {
+  AskForRows(cache, first + kMlaBlock, std::min(kMlaBlock, end - first - kMlaBlock));
+  if (!cache.is_bf16()) return cache.row(first);
+  WidenBlock(cache, first, std::min(kMlaBlock, end - first), widened);
+  return widened;
+}
+
+// The arguments as kernels of blocks see them: rows of a widened block are packed.
+HWY_INLINE MlaAttendArgs BlockArgs(const MlaAttendArgs& args) {
+  MlaAttendArgs of_blocks = args;
+  if (args.cache.is_bf16()) of_blocks.cache.stride = args.cache.width;
+  return of_blocks;
+}
+
+void AttendItems(const MlaAttendArgs& args, Item* items, int64_t count, float* widened) {
   for (int64_t t = 0; t < count;) {
     const bool is_tile = IsTile(items + t, count - t);
     if (is_tile)
@@ -246,24 +328,11 @@ void AttendItems(const MlaAttendArgs& cache_args, Item* items, int64_t count, fl
   }
   int64_t furthest = 0;
   for (int64_t t = 0; t < count; ++t) furthest = std::max(furthest, items[t].visible);
+  const MlaAttendArgs of_blocks = BlockArgs(args);
   for (int64_t first = 0; first < furthest; first += kMlaBlock) {
-    AskForRows(cache_args.cache, first + kMlaBlock, std::min(kMlaBlock, furthest - first - kMlaBlock));
-    const float* keys = widened;
-    if (args.cache.is_bf16())
-      WidenBlock(cache_args.cache, first, std::min(kMlaBlock, furthest - first), widened);
-    else
-      keys = args.cache.row(first);
-    const auto seen = [&](int64_t t) { return std::clamp<int64_t>(items[t].visible - first, 0, kMlaBlock); };
-    for (int64_t t = 0; t < count;) {
-      const int64_t positions = seen(t);
-      int64_t alike = 1;
-      while (alike < std::min<int64_t>(kTile, count - t) && seen(t + alike) == positions) ++alike;
-      const int64_t tile = alike == kTile ? kTile : alike >= 2 ? 2 : 1;
-      if (positions > 0 && tile == kTile) AttendBlock<kTile>(args, items + t, keys, positions);
-      if (positions > 0 && tile == 2) AttendBlock<2>(args, items + t, keys, positions);
-      if (positions > 0 && tile == 1) AttendBlock<1>(args, items + t, keys, positions);
-      t += tile;
-    }
+    const float* keys = BlockKeys(args.cache, first, furthest, widened);
+    SumBlocks(of_blocks, items, count, keys, first,
+              [&](int64_t t, BlockSum sum) { MergeBlock(items[t], sum, items[t].part, args.latent); });
   }
   for (int64_t t = 0; t < count;) {
     const bool is_tile = IsTile(items + t, count - t);
@@ -276,7 +345,7 @@ void AttendItems(const MlaAttendArgs& cache_args, Item* items, int64_t count, fl
 }
 
 void MlaAttend(const MlaAttendArgs& args, int64_t begin, int64_t end, float* scratch) {
-  const int64_t rows = args.q.rows, width = (args.latent + args.rope + 15) / 16 * 16;
+  const int64_t rows = args.q.rows, width = MlaPadded(args.latent + args.rope);
   Item items[kMlaItems];
   for (int64_t i = 0; i < kMlaItems; ++i) {
     float* at = scratch + i * (3 * width + kMlaBlock);
@@ -296,7 +365,79 @@ void MlaAttend(const MlaAttendArgs& args, int64_t begin, int64_t end, float* scr
   }
 }
 
-void FillMlaTarget(CpuKernels& kernels) { kernels.mla_attend = MlaAttend; }
+// Item i of a split pass: what it carries lies in its record.
+Item SplitItem(const MlaAttendArgs& args, const MlaSplit& split, int64_t i) {
+  Item item;
+  item.head = i / args.q.rows;
+  item.row = i % args.q.rows;
+  item.visible = args.first_position + item.row + 1;
+  item.query = split.query(i);
+  item.mix = split.mix(i);
+  item.max = split.mix(i)[args.latent];
+  item.sum = split.mix(i)[args.latent + 1];
+  return item;
+}
+
+void KeepSums(float* record, int64_t latent, BlockSum sum) {
+  record[latent] = sum.max;
+  record[latent + 1] = sum.sum;
+}
+
+void MlaQueries(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    Item item = SplitItem(args, split, i);
+    PrepareQueries<1>(args, &item);
+    KeepSums(item.mix, args.latent, {item.max, item.sum});
+  }
+}
+
+void MlaBlocks(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, int64_t end, float* scratch) {
+  const MlaAttendArgs of_blocks = BlockArgs(args);
+  float* widened = scratch + kMlaItems * kMlaBlock;
+  const int64_t positions = std::min(args.first_position + args.q.rows, (split.first_block + end) * kMlaBlock);
+  for (int64_t b = begin; b < end; ++b) {
+    const int64_t first = (split.first_block + b) * kMlaBlock;
+    const float* keys = BlockKeys(args.cache, first, positions, widened);
+    for (int64_t group = 0; group < split.items; group += kMlaItems) {
+      const int64_t count = std::min(kMlaItems, split.items - group);
+      Item items[kMlaItems];
+      for (int64_t t = 0; t < count; ++t) {
+        items[t] = SplitItem(args, split, group + t);
+        items[t].part = split.part(b, group + t);
+        items[t].weight = scratch + t * kMlaBlock;
+      }
+      SumBlocks(of_blocks, items, count, keys, first,
+                [&](int64_t t, BlockSum sum) { KeepSums(items[t].part, args.latent, sum); });
+    }
+  }
+}
+
+void MlaMerge(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    Item item = SplitItem(args, split, i);
+    for (int64_t b = 0; b < split.blocks; ++b) {
+      if (Seen(item, (split.first_block + b) * kMlaBlock) == 0) break;
+      const float* part = split.part(b, i);
+      MergeBlock(item, {part[args.latent], part[args.latent + 1]}, part, args.latent);
+    }
+    KeepSums(item.mix, args.latent, {item.max, item.sum});
+  }
+}
+
+void MlaValues(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    const Item item = SplitItem(args, split, i);
+    Values<1>(args, &item);
+  }
+}
+
+void FillMlaTarget(CpuKernels& kernels) {
+  kernels.mla_attend = MlaAttend;
+  kernels.mla_queries = MlaQueries;
+  kernels.mla_blocks = MlaBlocks;
+  kernels.mla_merge = MlaMerge;
+  kernels.mla_values = MlaValues;
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace deltafin::cpu
@@ -306,7 +447,7 @@ HWY_AFTER_NAMESPACE();
 namespace deltafin::cpu {
 
 int64_t MlaScratchFloats(int64_t latent_width) {
-  const int64_t width = (latent_width + 15) / 16 * 16;
+  const int64_t width = MlaPadded(latent_width);
   return kMlaItems * (3 * width + kMlaBlock) + kMlaBlock * width;
 }
 
