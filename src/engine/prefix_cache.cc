@@ -39,9 +39,8 @@ Result<bool> PrefixCache::Resume(std::span<const TokenId> tokens, uint64_t conve
   const auto kept = Match(tokens, conversation);
   const int64_t in_memory = kept == nullptr ? 0 : kept->position();
   const int64_t at_hand = std::max(session.length(), in_memory);
-  if (files_ != nullptr && files_->Restore(tokens, at_hand, session)) {
-    if (session.length() > at_hand) return false;
-  }
+  if (files_ != nullptr && files_->Restore(tokens, at_hand, session, logits) && session.length() > at_hand)
+    return session.tokens().size() == tokens.size();
   if (in_memory <= session.length()) return false;
   DFIN_TRY_VOID(session.Restore(*kept));
   if (kept->tokens.size() < tokens.size()) return false;

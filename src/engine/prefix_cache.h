@@ -78,7 +78,7 @@ class PrefixCache {
   uint64_t now_ = 0;
   std::vector<Entry> entries_;
   std::unordered_map<uint64_t, uint64_t> conversations_;  // when each was used last
-  std::unordered_map<const std::byte*, int> pages_;           // checkpoints that hold each page
+  std::unordered_map<const std::byte*, int> pages_;       // checkpoints that hold each page
   PrefixCacheCounters counters_;
 };
 

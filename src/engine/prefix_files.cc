@@ -77,9 +77,9 @@ void PrefixFiles::ReadFolder(const Session& like) {
   std::sort(stems.begin(), stems.end());
   for (const auto& [time, stem] : stems) {
     const SnapshotFiles files(stem, identity_);
-    Result<std::vector<TokenId>> tokens = files.ReadTokens(like);
-    if (tokens)
-      entries_.push_back({stem, std::move(*tokens), FileBytes(files), ++now_});
+    Result<SnapshotFiles::Summary> kept = files.ReadSummary(like);
+    if (kept)
+      entries_.push_back({stem, std::move(kept->tokens), kept->has_logits, FileBytes(files), ++now_});
     else
       files.Remove();
   }
@@ -108,13 +108,14 @@ void PrefixFiles::RemoveOldest(uint64_t room) {
   }
 }
 
-bool PrefixFiles::Restore(std::span<const TokenId> tokens, int64_t than, Session& session) {
+bool PrefixFiles::Restore(std::span<const TokenId> tokens, int64_t than, Session& session, std::span<float> logits) {
   for (;;) {
     size_t best = entries_.size();
     auto longest = static_cast<size_t>(than);
     for (size_t i = 0; i < entries_.size(); ++i) {
       const std::vector<TokenId>& kept = entries_[i].tokens;
-      if (kept.size() <= longest || kept.size() >= tokens.size()) continue;
+      if (kept.size() <= longest || kept.size() > tokens.size()) continue;
+      if (kept.size() == tokens.size() && !entries_[i].has_logits) continue;
       if (!std::equal(kept.begin(), kept.end(), tokens.begin())) continue;
       best = i;
       longest = kept.size();
@@ -122,28 +123,36 @@ bool PrefixFiles::Restore(std::span<const TokenId> tokens, int64_t than, Session
     if (best == entries_.size()) return false;
     Entry& entry = entries_[best];
     const SnapshotFiles files(entry.stem, identity_);
-    const Status loaded = files.Load(tokens, session);
+    const bool all = longest == tokens.size();
+    std::vector<float> kept_logits;
+    Status loaded = files.Load(tokens, session, all ? &kept_logits : nullptr);
+    if (loaded && all && kept_logits.size() != logits.size())
+      loaded = Fail(ErrorCode::kCorrupt, files.StatePath(), ": expected ", logits.size(), " logits, got ",
+                    kept_logits.size());
     if (loaded) {
+      if (all) std::copy(kept_logits.begin(), kept_logits.end(), logits.begin());
       entry.used = ++now_;
       std::error_code ignored;
       fs::last_write_time(files.StatePath(), fs::file_time_type::clock::now(), ignored);
       return true;
     }
     logger_->Warn(Cat("prefix cache: a kept beginning is read again: ", loaded.error().message()));
+    session.Reset();
     Remove(best);
     than = 0;  // the session is empty now: any other one is better
   }
 }
 
-bool PrefixFiles::Has(std::span<const TokenId> tokens) const {
+bool PrefixFiles::Has(std::span<const TokenId> tokens, bool with_logits) const {
   return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
-    return std::equal(e.tokens.begin(), e.tokens.end(), tokens.begin(), tokens.end());
+    return (e.has_logits || !with_logits) && std::equal(e.tokens.begin(), e.tokens.end(), tokens.begin(), tokens.end());
   });
 }
 
 Status PrefixFiles::Keep(const SessionCheckpoint& checkpoint) {
-  if (checkpoint.tokens.empty() || Has(checkpoint.tokens)) return {};
-  const uint64_t least = checkpoint.state.kda_bytes() + checkpoint.state.latent_bytes();
+  if (checkpoint.tokens.empty() || Has(checkpoint.tokens, !checkpoint.logits.empty())) return {};
+  const uint64_t least =
+      checkpoint.state.kda_bytes() + checkpoint.state.latent_bytes() + std::span(checkpoint.logits).size_bytes();
   if (least > budget_) return {};
   RemoveOldest(least);
   const SnapshotFiles files(StemFor(folder_, checkpoint.tokens), identity_);
@@ -154,7 +163,8 @@ Status PrefixFiles::Keep(const SessionCheckpoint& checkpoint) {
     files.Remove();
     return saved;
   }
-  entries_.push_back({StemFor(folder_, checkpoint.tokens), checkpoint.tokens, FileBytes(files), ++now_});
+  entries_.push_back(
+      {StemFor(folder_, checkpoint.tokens), checkpoint.tokens, !checkpoint.logits.empty(), FileBytes(files), ++now_});
   return {};
 }
 

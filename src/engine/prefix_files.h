@@ -30,10 +30,11 @@ class PrefixFiles {
   PrefixFiles& operator=(PrefixFiles&&) = delete;
   ~PrefixFiles();
 
-  // The session becomes the longest kept prefix of `tokens` that is longer than `than` and shorter than all of them.
-  // False: there is none, and the session is as it was.
-  bool Restore(std::span<const TokenId> tokens, int64_t than, Session& session);
-  bool Has(std::span<const TokenId> tokens) const;
+  // The session becomes the longest kept prefix of `tokens` that is longer than `than`; all of them only where the
+  // logits after them were kept too, which `logits` [vocab] then become. False: there is none; the session is as it
+  // was, or empty after a fault.
+  bool Restore(std::span<const TokenId> tokens, int64_t than, Session& session, std::span<float> logits);
+  bool Has(std::span<const TokenId> tokens, bool with_logits = false) const;
   // Writes it, unless it is there. Larger than the budget: it is not kept.
   Status Keep(const SessionCheckpoint& checkpoint);
 
@@ -44,6 +45,7 @@ class PrefixFiles {
   struct Entry {
     std::string stem;
     std::vector<TokenId> tokens;
+    bool has_logits = false;
     uint64_t bytes = 0;
     uint64_t used = 0;  // larger: later
   };

@@ -90,8 +90,11 @@ Result<std::vector<TokenId>> ReadBody(const SnapshotSource& file, const Snapshot
   std::vector<TokenId> tokens(AlignUp(body->positions, 2));
   const uint64_t tokens_at = sizeof head + sizeof *body;
   *kda_at = tokens_at + tokens.size() * sizeof(TokenId);
-  if (file.size() != *kda_at + shape.kda_bytes)
-    return Fail(ErrorCode::kCorrupt, "expected ", *kda_at + shape.kda_bytes, " bytes, got ", file.size());
+  const uint64_t before_logits = *kda_at + shape.kda_bytes;
+  if (file.size() < before_logits || (file.size() - before_logits) % sizeof(float) != 0 ||
+      (file.size() - before_logits) / sizeof(float) != body->logits)
+    return Fail(ErrorCode::kCorrupt, "expected ", before_logits, " bytes and ", body->logits, " logits, got ",
+                file.size(), " bytes");
   if (!file.Read(tokens_at, std::as_writable_bytes(std::span(tokens))) || HashOfTokens(tokens, 0) != body->tokens_hash)
     return Fail(ErrorCode::kCorrupt, "the tokens' checksum is wrong");
   tokens.resize(body->positions);
@@ -175,7 +178,7 @@ Status SnapshotFiles::ReadLatents(const SnapshotSource& file, const SnapshotIden
 }
 
 Status SnapshotFiles::Read(const SnapshotSource& state, const SnapshotSource& latents, const SnapshotIdentity& identity,
-                           std::span<const TokenId> wanted, Session& session) {
+                           std::span<const TokenId> wanted, Session& session, std::vector<float>* logits) {
   session.Reset();
   SequenceState& to = session.state_;
   SnapshotBody body{};
@@ -188,18 +191,24 @@ Status SnapshotFiles::Read(const SnapshotSource& state, const SnapshotSource& la
   DFIN_TRY_VOID(ReadLatents(latents, identity, body.latents_hash, tokens, to));
   if (!state.Read(kda_at, to.NextKdaBytes()) || Hash64(Bytes(to.NextKdaBytes())) != body.kda_hash)
     return Fail(ErrorCode::kCorrupt, "the KDA state's checksum is wrong");
+  if (logits != nullptr) {
+    logits->resize(body.logits);
+    const MutBytes bytes = std::as_writable_bytes(std::span(*logits));
+    if (!state.Read(state.size() - bytes.size(), bytes) || Hash64(Bytes(bytes)) != body.logits_hash)
+      return Fail(ErrorCode::kCorrupt, "the logits' checksum is wrong");
+  }
   to.Commit(static_cast<int64_t>(tokens.size()));
   session.tokens_.assign(tokens.begin(), tokens.end());
   return {};
 }
 
-Status SnapshotFiles::Load(std::span<const TokenId> wanted, Session& session) const {
+Status SnapshotFiles::Load(std::span<const TokenId> wanted, Session& session, std::vector<float>* logits) const {
   session.Reset();
   const OpenFile state(StatePath(), O_RDONLY), latents(LatentsPath(), O_RDONLY);
   if (state.absent()) return Fail(ErrorCode::kNotFound, StatePath(), ": not there");
   if (!state.ok()) return state.Fails(StatePath(), "open");
   if (!latents.ok()) return latents.Fails(LatentsPath(), "open");
-  Status read = Read(state, latents, identity_, wanted, session);
+  Status read = Read(state, latents, identity_, wanted, session, logits);
   if (read) return {};
   session.Reset();
   return FailWith(std::move(read), StatePath());
@@ -210,6 +219,7 @@ struct SnapshotFiles::Content {
   const std::vector<TokenId>& tokens;
   Bytes kda;
   const MlaCache& mla;
+  std::span<const float> logits;  // may be empty
 
   SnapshotShape shape() const { return {kda.size(), mla}; }
 };
@@ -234,11 +244,11 @@ Status SnapshotFiles::SaveLatents(const Content& content, uint64_t* last_hash) c
 }
 
 Status SnapshotFiles::Save(const Session& session) const {
-  return Save(Content{session.tokens_, session.state_.CurrentKdaBytes(), session.state_.mla()});
+  return Save(Content{session.tokens_, session.state_.CurrentKdaBytes(), session.state_.mla(), {}});
 }
 
 Status SnapshotFiles::Save(const SessionCheckpoint& checkpoint) const {
-  return Save(Content{checkpoint.tokens, checkpoint.state.kda(), checkpoint.state.mla()});
+  return Save(Content{checkpoint.tokens, checkpoint.state.kda(), checkpoint.state.mla(), checkpoint.logits});
 }
 
 Status SnapshotFiles::Save(const Content& content) const {
@@ -250,22 +260,29 @@ Status SnapshotFiles::Save(const Content& content) const {
   body.positions = content.tokens.size();
   body.tokens_hash = HashOfTokens(tokens, 0);
   body.kda_hash = Hash64(content.kda);
+  body.logits = content.logits.size();
+  body.logits_hash = Hash64(std::as_bytes(content.logits));
   body.hash = HashOf(body);
   DFIN_TRY(AtomicFile file, AtomicFile::Create(StatePath()));
   DFIN_TRY_VOID(file.Write(std::as_bytes(std::span(&head, 1))));
   DFIN_TRY_VOID(file.Write(BytesOf(body)));
   DFIN_TRY_VOID(file.Write(std::as_bytes(std::span(tokens))));
   DFIN_TRY_VOID(file.Write(content.kda));
+  DFIN_TRY_VOID(file.Write(std::as_bytes(content.logits)));
   return file.Publish();
 }
 
-Result<std::vector<TokenId>> SnapshotFiles::ReadTokens(const Session& like) const {
+Result<SnapshotFiles::Summary> SnapshotFiles::ReadSummary(const Session& like) const {
   const OpenFile state(StatePath(), O_RDONLY);
   if (!state.ok()) return state.Fails(StatePath(), "open");
   const SequenceState& shape = like.state();
   SnapshotBody body{};
   uint64_t kda_at = 0;
-  return ReadBody(state, identity_, {shape.CurrentKdaBytes().size(), shape.mla()}, like.capacity(), &body, &kda_at);
+  Summary summary;
+  DFIN_TRY(summary.tokens,
+           ReadBody(state, identity_, {shape.CurrentKdaBytes().size(), shape.mla()}, like.capacity(), &body, &kda_at));
+  summary.has_logits = body.logits > 0;
+  return summary;
 }
 
 void SnapshotFiles::Remove() const {

@@ -97,6 +97,33 @@ TEST_F(KeptPrefixes, AConversationGoesOnAfterARestart) {
   EXPECT_TRUE(warnings_.empty());
 }
 
+TEST_F(KeptPrefixes, TheSamePromptAgainNeedsNoReadingAfterARestart) {
+  const Tokens prompt = Random(70, 4);
+  const Tokens history = Before(prompt, 12);
+  PrefixFiles files = Open();
+  PrefixCache cache(100 << 20);
+  cache.UseFiles(&files);
+  const GenerationResult again = Ask(cache, prompt, 12);
+  EXPECT_EQ(again.prompt_tokens_read, 0);
+  EXPECT_EQ(Tokens(history.begin() + 70, history.end()), again.tokens);
+}
+
+TEST_F(KeptPrefixes, LogitsThatAreDamagedAreNotUsed) {
+  const Tokens prompt = Random(70, 4);
+  const Tokens history = Before(prompt, 12);
+  for (const fs::path& path : Files(".state")) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-3, std::ios::end);
+    file.put('x');
+  }
+  PrefixFiles files = Open();
+  PrefixCache cache(100 << 20);
+  cache.UseFiles(&files);
+  const GenerationResult again = Ask(cache, prompt, 12);
+  EXPECT_GT(again.prompt_tokens_read, 0);
+  EXPECT_EQ(Tokens(history.begin() + 70, history.end()), again.tokens);
+}
+
 TEST_F(KeptPrefixes, MemoryIsTakenWhereItHoldsMore) {
   Tokens history = Before(Random(100, 1), 5);
   PrefixFiles files = Open();
@@ -154,7 +181,7 @@ TEST_F(KeptPrefixes, TheBudgetHoldsAndTheLeastRecentlyUsedGoes) {
   }
   Tokens longer = texts[0];
   longer.push_back(1);
-  ASSERT_TRUE(files.Restore(longer, 0, session));
+  ASSERT_TRUE(files.Restore(longer, 0, session, {}));
   EXPECT_EQ(session.tokens(), texts[0]);
   { const PrefixFiles gone = std::move(files); }
   PrefixFiles smaller = Open(2 * one + one / 2);
