@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "app/commands.h"
+#include "app/draft_setup.h"
 #include "app/engine_setup.h"
 #include "app/exit_code.h"
 #include "app/option_checks.h"
@@ -87,11 +88,14 @@ Result<int> RunServe(ServeOptions& o) {
   DFIN_TRY_VOID(Complete(&o));
   EngineSetup setup(/*end_after=*/2);
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
-  DFIN_TRY_VOID(
-      setup.Open(o.common, {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes, .sequences = o.parallel}));
+  DFIN_TRY_VOID(setup.Open(
+      o.common,
+      {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes, .sequences = o.parallel, .generates = true}));
   setup.StopProgress();
   DFIN_TRY(const std::unique_ptr<PrefixFiles> prefixes, OpenPrefixFiles(o, setup));
-  Server server(*setup.engine, setup.monitor, *text.tokenizer, o.server, prefixes.get(), &setup.logger);
+  DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(*setup.engine, text.tokenizer.get()));
+  Server server(*setup.engine, setup.monitor, *text.tokenizer, o.server,
+                {prefixes.get(), drafting.get(), &setup.logger});
   DFIN_TRY_VOID(server.Start());
   const std::string host = o.server.host.find(':') == std::string::npos ? o.server.host : "[" + o.server.host + "]";
   setup.terminal.WriteNote(Cat("deltafin: ", o.server.model_name, " at http://", host, ":", server.port(), "/ (",

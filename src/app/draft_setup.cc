@@ -25,7 +25,7 @@ Status SetDraftOptions(const CommonOptions& options, bool generates, EngineOptio
     return Refuse("--draft dspark: expected the folder of a drafter too: give --draft-model");
   if (!generates &&
       (!options.draft_model.empty() || (mode != DraftMode::kAuto && mode != DraftMode::kOff) || options.max_drafts))
-    return Refuse("--draft, --max-drafts: this command does not draft, only run, chat and bench draft do");
+    return Refuse("--draft, --max-drafts: this command does not draft, only run, chat, serve and bench draft do");
   if (options.max_drafts && (*options.max_drafts < 1 || *options.max_drafts > kMostDrafts))
     return Refuse(Cat("--max-drafts ", *options.max_drafts, ": expected 1 to ", kMostDrafts));
   if (options.max_drafts && mode == DraftMode::kOff) return Refuse("--max-drafts: does nothing with --draft off");

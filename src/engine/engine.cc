@@ -454,6 +454,27 @@ uint64_t Engine::payload_bytes() const {
   return c.demand_bytes + c.prefetch_useful_bytes + c.prefetch_wasted_bytes + parts_->dense->streamed_bytes();
 }
 
+// Shows each session's observer the rows of its part.
+class Engine::PartObservers final : public SessionObserver {
+ public:
+  explicit PartObservers(std::span<const StepPart> parts) : parts_(parts) {}
+  bool any() const {
+    return std::any_of(parts_.begin(), parts_.end(), [](const StepPart& p) { return p.session->observer_ != nullptr; });
+  }
+  void OnLayer(int32_t layer, const ConstRows& sum) override {
+    int64_t first = 0;
+    for (const StepPart& part : parts_) {
+      const int64_t rows = std::ssize(part.tokens);
+      if (part.session->observer_ != nullptr) part.session->observer_->OnLayer(layer, sum.Slice(first, rows));
+      first += rows;
+    }
+  }
+  void OnTokens(std::span<const TokenId>, int64_t) override {}
+
+ private:
+  std::span<const StepPart> parts_;
+};
+
 Status Engine::Step(std::span<const StepPart> parts, const Rows& logits, CancelToken cancel,
                     const std::function<void(int32_t layer)>& on_layer) {
   std::vector<TokenId> tokens;
@@ -472,12 +493,16 @@ Status Engine::Step(std::span<const StepPart> parts, const Rows& logits, CancelT
   batch.logits_from = rows - logits.rows;
   batch.logits = logits;
   batch.cancel = cancel;
+  PartObservers observers(parts);
   parts_->on_layer = on_layer;
-  const Status passed = parts_->Pass(batch);
+  const Status passed = parts_->Pass(batch, observers.any() ? &observers : nullptr);
   parts_->on_layer = {};
   if (!passed) return passed;
-  for (const StepPart& part : parts)
-    part.session->tokens_.insert(part.session->tokens_.end(), part.tokens.begin(), part.tokens.end());
+  for (const StepPart& part : parts) {
+    Session& session = *part.session;
+    session.tokens_.insert(session.tokens_.end(), part.tokens.begin(), part.tokens.end());
+    if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, std::ssize(part.tokens));
+  }
   return parts_->trace == nullptr ? Status() : parts_->trace->EndStep(rows);
 }
 

@@ -167,6 +167,7 @@ class Engine {
 
  private:
   struct Parts;
+  class PartObservers;
   explicit Engine(std::unique_ptr<Parts> parts);
   std::unique_ptr<Parts> parts_;
 };

@@ -47,8 +47,9 @@ struct RequestBatch::Plan {
   int64_t logit_rows() const { return reader_logits + static_cast<int64_t>(answering.size()); }
 };
 
-RequestBatch::RequestBatch(Engine& engine, EngineMonitor& monitor, PrefixCache* prefixes, CancelToken stop)
-    : engine_(engine), monitor_(monitor), prefixes_(prefixes), stop_(stop) {}
+RequestBatch::RequestBatch(Engine& engine, EngineMonitor& monitor, PrefixCache* prefixes, CancelToken stop,
+                           Drafting* drafting)
+    : engine_(engine), monitor_(monitor), prefixes_(prefixes), stop_(stop), drafting_(drafting) {}
 RequestBatch::~RequestBatch() = default;
 
 int64_t RequestBatch::Room(const Engine& engine, int64_t prompt_tokens) {
@@ -135,6 +136,7 @@ void RequestBatch::StartReading() {
 Status RequestBatch::Begin(Live& live) {
   const std::span<const TokenId> prompt = live.request.prompt;
   std::vector<float> logits;
+  if (!live.request.no_answer) BeginDrafting(live);
   if (prefixes_ != nullptr && live.keeps_prefix()) {
     logits.resize(static_cast<size_t>(engine_.spec().vocab_size));
     DFIN_TRY(const bool whole, prefixes_->Resume(prompt, live.request.conversation, live.session, logits));
@@ -211,8 +213,40 @@ Status RequestBatch::Run(const Plan& plan) {
     return std::span(logits_).subspan(static_cast<size_t>(index * vocab), static_cast<size_t>(count * vocab));
   };
   for (size_t i = 0; i < plan.answering.size(); ++i)
-    Sample(*plan.answering[i], row(plan.reader_logits + static_cast<int64_t>(i), 1));
+    SampleOrFinish(*plan.answering[i], row(plan.reader_logits + static_cast<int64_t>(i), 1));
   if (plan.reader != nullptr) AfterPrompt(*plan.reader, plan.reader_rows, row(0, plan.reader_logits));
+  return {};
+}
+
+void RequestBatch::BeginDrafting(Live& live) {
+  if (drafting_ == nullptr || drafted_ != 0) return;
+  drafted_ = live.id;
+  drafting_->BeginRequest(live.session, live.request.stop_tokens);
+}
+
+void RequestBatch::EndDrafting(Live& live) {
+  if (drafted_ != live.id) return;
+  for (const DraftReport::OfDrafter& drafter : drafting_->report().drafters) {
+    drafts_tried_ += drafter.tried();
+    drafts_right_ += drafter.right();
+  }
+  drafting_->EndRequest(live.session);
+  drafted_ = 0;
+}
+
+// A step of the only answer. It ends when the session holds what it was sampled from.
+Status RequestBatch::RunDrafted(Live& live) {
+  std::optional<StopReason> reason;
+  const auto next = [&](const Drafting::SampledRow& row, TokenId* token) -> Result<bool> {
+    reason = Sample(live, row);
+    *token = live.next;
+    return !reason && live.state == Live::State::kAnswering;
+  };
+  TokenId pending = live.next;
+  const Result<bool> more =
+      drafting_->Step(live.session, &pending, live.limit - live.result.new_tokens, live.request.cancel, next);
+  if (!more) return Failure(more.error());
+  if (reason) Finish(live, *reason);
   return {};
 }
 
@@ -244,11 +278,14 @@ bool RequestBatch::Step() {
   ShowPhase();
   const Plan plan = Compose();
   const int64_t start = clock_.NowNs();
-  const Status ran = Run(plan);
+  const bool is_alone = plan.reader == nullptr && plan.answering.size() == 1;
+  if (is_alone) BeginDrafting(*plan.answering[0]);
+  const bool is_drafted = is_alone && drafted_ == plan.answering[0]->id;
+  const Status ran = is_drafted ? RunDrafted(*plan.answering[0]) : Run(plan);
   if (!ran && ran.error().code() != ErrorCode::kCancelled) {
     if (plan.reader != nullptr && plan.answering.empty())
       Fail(*plan.reader, ran.error());
-    else if (plan.reader == nullptr && plan.answering.size() == 1)
+    else if (is_alone)
       Fail(*plan.answering[0], ran.error());
     else
       RunAlone(plan);
@@ -273,7 +310,7 @@ void RequestBatch::ScorePrompt(Live& live, int64_t rows, std::span<const float> 
   }
 }
 
-void RequestBatch::AfterPrompt(Live& live, int64_t rows, std::span<float> logits) {
+void RequestBatch::AfterPrompt(Live& live, int64_t rows, std::span<const float> logits) {
   live.request.events->OnPromptRead(live.session.length(), live.prompt_tokens());
   if (live.request.score_prompt) ScorePrompt(live, rows, logits);
   if (live.session.length() < live.prompt_tokens()) {
@@ -282,7 +319,7 @@ void RequestBatch::AfterPrompt(Live& live, int64_t rows, std::span<float> logits
       (void)prefixes_->Keep(live.session, live.request.conversation, {});
     return;
   }
-  const std::span<float> last = logits.last(static_cast<size_t>(engine_.spec().vocab_size));
+  const std::span<const float> last = logits.last(static_cast<size_t>(engine_.spec().vocab_size));
   if (prefixes_ != nullptr && live.keeps_prefix()) (void)prefixes_->Keep(live.session, live.request.conversation, last);
   GiveToSiblings(live, last);
   PromptIsRead(live, last);
@@ -299,34 +336,45 @@ void RequestBatch::GiveToSiblings(const Live& live, std::span<const float> logit
     other.session = std::move(*fork);
     other.state = Live::State::kReading;
     other.request.events->OnPromptRead(other.prompt_tokens(), other.prompt_tokens());
-    std::vector<float> own(logits.begin(), logits.end());
-    PromptIsRead(other, own);
+    PromptIsRead(other, logits);
   }
 }
 
-void RequestBatch::PromptIsRead(Live& live, std::span<float> logits) {
+void RequestBatch::PromptIsRead(Live& live, std::span<const float> logits) {
   if (live.request.no_answer) {
     Finish(live, StopReason::kLength);
     return;
   }
   live.state = Live::State::kAnswering;
   live.sampler.ObservePrompt(live.request.prompt);
-  Sample(live, logits);
+  SampleOrFinish(live, logits);
 }
 
-void RequestBatch::Sample(Live& live, std::span<float> logits) {
+void RequestBatch::SampleOrFinish(Live& live, std::span<const float> logits) {
+  if (const std::optional<StopReason> reason = Sample(live, {logits})) Finish(live, *reason);
+}
+
+std::optional<StopReason> RequestBatch::Sample(Live& live, const Drafting::SampledRow& row) {
   const BatchRequest& request = live.request;
-  const bool scored = request.top_scores >= 0;
-  std::vector<float> raw;
-  const bool changed = !request.logit_bias.empty() || request.filter != nullptr;
-  if (scored && changed) raw.assign(logits.begin(), logits.end());
-  for (const auto& [id, bias] : request.logit_bias) logits[static_cast<size_t>(id)] += bias;
-  if (request.filter != nullptr) {
-    const Status masked = request.filter->Mask(logits, live.limit - live.result.new_tokens);
-    if (!masked) return Fail(live, masked.error());
+  std::span<const float> logits = row.logits;
+  if (!request.logit_bias.empty() || request.filter != nullptr) {
+    changed_logits_.assign(logits.begin(), logits.end());
+    logits = changed_logits_;
+    for (const auto& [id, bias] : request.logit_bias) changed_logits_[static_cast<size_t>(id)] += bias;
   }
-  const Result<TokenId> token = live.sampler.Sample(logits);
-  if (!token) return Fail(live, token.error());
+  if (request.filter != nullptr) {
+    const Status masked = request.filter->Mask(changed_logits_, live.limit - live.result.new_tokens);
+    if (!masked) {
+      Fail(live, masked.error());
+      return {};
+    }
+  }
+  const Result<TokenId> token =
+      row.q.empty() ? live.sampler.Sample(logits) : live.sampler.SampleDrafted(logits, row.draft, row.q);
+  if (!token) {
+    Fail(live, token.error());
+    return {};
+  }
   if (request.filter != nullptr) request.filter->Accept(*token);
   live.next = *token;
   BatchResult& result = live.result;
@@ -334,14 +382,14 @@ void RequestBatch::Sample(Live& live, std::span<float> logits) {
   monitor_.SetDone(++tokens_done_);
   if (result.new_tokens == 1) result.seconds_first_token = SecondsBetween(live.start_ns, clock_.NowNs());
   TokenScores scores;
-  if (scored) scores = ScoreToken(changed ? raw : logits, request.usable_vocab, *token, request.top_scores);
+  const bool scored = request.top_scores >= 0;
+  if (scored) scores = ScoreToken(row.logits, request.usable_vocab, *token, request.top_scores);
   const bool wanted = request.events->OnToken(*token, scored ? &scores : nullptr);
   if (std::find(request.stop_tokens.begin(), request.stop_tokens.end(), *token) != request.stop_tokens.end())
-    Finish(live, StopReason::kStopToken);
-  else if (!wanted)
-    Finish(live, StopReason::kCaller);
-  else if (result.new_tokens >= live.limit)
-    Finish(live, StopReason::kLength);
+    return StopReason::kStopToken;
+  if (!wanted) return StopReason::kCaller;
+  if (result.new_tokens >= live.limit) return StopReason::kLength;
+  return {};
 }
 
 void RequestBatch::Fail(Live& live, Error error) {
@@ -362,6 +410,7 @@ void RequestBatch::Finish(Live& live, StopReason reason) {
 void RequestBatch::RemoveEnded() {
   for (auto live = requests_.begin(); live != requests_.end();) {
     if (live->state == Live::State::kEnded) {
+      EndDrafting(*live);
       ReturnSession(std::move(live->session));
       live = requests_.erase(live);
     } else {

@@ -4,19 +4,22 @@
 // Prompts are read piece by piece, in turns; after a step with a piece in it, answers go on alone for as long as that
 // step took, so that neither waits for ever. A request's tokens are those that it would get alone. Requests with the
 // same prompt read it once. A step that fails is tried again request by request, and ends only those that fail alone.
-// Knows tokens, not text, and no queue: who may come in is the caller's business. Thread rule: engine thread only;
-// events are called on it. Errors of one request go to its OnEnd.
+// An answer that is alone may be drafted (engine/drafting.h), with the same tokens; with several the experts' union
+// pays already. Knows tokens, not text, and no queue: who may come in is the caller's business. Thread rule: engine
+// thread only; events are called on it. Errors of one request go to its OnEnd.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/cancel.h"
 #include "base/clock.h"
+#include "engine/drafting.h"
 #include "engine/engine.h"
 #include "engine/generation.h"
 #include "engine/prefix_cache.h"
@@ -66,8 +69,9 @@ struct BatchRequest {
 
 class RequestBatch {
  public:
-  // References outlive the batch; `prefixes` may be null. `stop` ends a step that is in progress.
-  RequestBatch(Engine& engine, EngineMonitor& monitor, PrefixCache* prefixes, CancelToken stop);
+  // References outlive the batch; `prefixes` and `drafting` may be null. `stop` ends a step that is in progress.
+  RequestBatch(Engine& engine, EngineMonitor& monitor, PrefixCache* prefixes, CancelToken stop,
+               Drafting* drafting = nullptr);
   ~RequestBatch();
   RequestBatch(const RequestBatch&) = delete;
   RequestBatch& operator=(const RequestBatch&) = delete;
@@ -80,6 +84,9 @@ class RequestBatch {
   // kInvalidArgument, kOutOfMemory: the request is not live, and none of its events was called.
   Status Add(BatchRequest request);
   size_t live() const { return requests_.size(); }
+  // Of all requests so far: drafted tokens that were checked, and those that were right.
+  uint64_t drafts_tried() const { return drafts_tried_; }
+  uint64_t drafts_right() const { return drafts_right_; }
   // One pass for those that are live; cancelled ones end first. False: none is live any more.
   bool Step();
   // Ends all that are live: their OnEnd says so.
@@ -98,12 +105,18 @@ class RequestBatch {
   Plan Compose();
   Live* NextReader();
   Status Run(const Plan& plan);
+  // It is this one that is drafted from now on, if none is.
+  void BeginDrafting(Live& live);
+  void EndDrafting(Live& live);
+  Status RunDrafted(Live& live);
   void RunAlone(const Plan& plan);
-  void AfterPrompt(Live& live, int64_t rows, std::span<float> logits);
+  void AfterPrompt(Live& live, int64_t rows, std::span<const float> logits);
   void ScorePrompt(Live& live, int64_t rows, std::span<const float> logits);
-  void PromptIsRead(Live& live, std::span<float> logits);
+  void PromptIsRead(Live& live, std::span<const float> logits);
   void GiveToSiblings(const Live& live, std::span<const float> logits);
-  void Sample(Live& live, std::span<float> logits);
+  // The next token and what it means: why it was the last one, or nothing. After an error the request has ended.
+  std::optional<StopReason> Sample(Live& live, const Drafting::SampledRow& row);
+  void SampleOrFinish(Live& live, std::span<const float> logits);
   void Fail(Live& live, Error error);
   void Finish(Live& live, StopReason reason);
   void RemoveEnded();
@@ -113,10 +126,14 @@ class RequestBatch {
   EngineMonitor& monitor_;
   PrefixCache* prefixes_;
   CancelToken stop_;
+  Drafting* drafting_;
+  uint64_t drafted_ = 0;  // id of the request whose session it follows; 0: none
+  uint64_t drafts_tried_ = 0, drafts_right_ = 0;
   const SteadyClock clock_;
-  std::list<Live> requests_;       // by arrival
-  std::vector<Session> sessions_;  // not in use now
-  std::vector<float> logits_;      // of the step
+  std::list<Live> requests_;           // by arrival
+  std::vector<Session> sessions_;      // not in use now
+  std::vector<float> logits_;          // of the step
+  std::vector<float> changed_logits_;  // of a request with biases or a filter
   uint64_t arrivals_ = 0;
   uint64_t last_reader_ = 0;  // whose turn it was
   uint64_t rotation_ = 0;     // of those that decode, when a step cannot hold all

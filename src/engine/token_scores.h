@@ -15,11 +15,13 @@ namespace deltafin {
 struct TokenScore {
   TokenId id = 0;
   double logprob = 0;
+  bool operator==(const TokenScore&) const = default;
 };
 
 struct TokenScores {
   double logprob = 0;           // of the token itself
   std::vector<TokenScore> top;  // likeliest first; equal ones: lower id first
+  bool operator==(const TokenScores&) const = default;
 };
 
 // Of `token`, with the `top` likeliest beside it.

@@ -47,12 +47,12 @@ class GenerationService::Watched final : public BatchEvents {
 };
 
 GenerationService::GenerationService(Engine& engine, EngineMonitor& monitor, PrefixCache& prefixes,
-                                     const ServiceLimits& limits, Logger* logger)
+                                     const ServiceLimits& limits, Drafting* drafting, Logger* logger)
     : engine_(engine),
       prefixes_(prefixes),
       logger_(logger),
       limits_(limits),
-      batch_(engine, monitor, &prefixes, stop_step_.token()) {
+      batch_(engine, monitor, &prefixes, stop_step_.token(), drafting) {
   thread_ = std::thread([this] { Loop(); });
 }
 
@@ -194,6 +194,8 @@ void GenerationService::Loop() {
     counters_.live = static_cast<int64_t>(batch_.live());
     counters_.seconds_busy += SecondsBetween(start, clock_.NowNs());
     ++counters_.steps;
+    counters_.drafts_tried = batch_.drafts_tried();
+    counters_.drafts_right = batch_.drafts_right();
   }
   const Error stopped(ErrorCode::kCancelled, "the server is stopping");
   batch_.EndAll(stopped);

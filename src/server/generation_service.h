@@ -45,14 +45,16 @@ struct ServiceCounters {
   double last_seconds_first_token = 0;  // of the newest
   double seconds_busy = 0;              // in steps
   uint64_t steps = 0;
+  uint64_t drafts_tried = 0, drafts_right = 0;  // drafted tokens
 };
 
 class GenerationService {
  public:
   // References outlive the service.
-  // `logger` hears of files that could not be written; null: nobody does.
+  // `drafting`: of answers that are alone; null: none are drafted. `logger` hears of files that could not be written;
+  // null: nobody does.
   GenerationService(Engine& engine, EngineMonitor& monitor, PrefixCache& prefixes, const ServiceLimits& limits,
-                    Logger* logger = nullptr);
+                    Drafting* drafting = nullptr, Logger* logger = nullptr);
   ~GenerationService();
   GenerationService(const GenerationService&) = delete;
   GenerationService& operator=(const GenerationService&) = delete;

@@ -56,6 +56,8 @@ void AddRequests(const ServiceCounters& c, MetricsText* text) {
   text->out += Cat("deltafin_first_token_seconds_sum ", c.seconds_first_token, "\ndeltafin_first_token_seconds_count ",
                    c.first_tokens, "\n");
   text->Add("steps_total", "counter", "Passes through the network.", c.steps);
+  text->Add("drafted_tokens_total", "counter", "Drafted tokens that were checked.", c.drafts_tried);
+  text->Add("drafted_tokens_right_total", "counter", "Of them, those that were the model's own.", c.drafts_right);
   text->Add("step_seconds_total", "counter", "Time spent in them.", c.seconds_busy);
 }
 

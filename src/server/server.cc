@@ -48,17 +48,17 @@ ApiShape ShapeOf(const std::string& path) {
 }  // namespace
 
 Server::Server(Engine& engine, EngineMonitor& monitor, const Tokenizer& tokenizer, const ServerOptions& options,
-               PrefixFiles* files, Logger* logger)
+               const ServerExtras& extras)
     : options_(options),
       access_(options.access),
       token_order_(tokenizer),
       prefixes_(engine.plan().prefix_cache_bytes),
-      service_(engine, monitor, prefixes_, options.service, logger),
+      service_(engine, monitor, prefixes_, options.service, extras.drafting, extras.logger),
       context_{tokenizer,          token_order_,           service_,        monitor,
                options.model_name, options.defaults,       options.request, options.version,
                SecondsSince1970(), options.comment_seconds},
       http_(options.http) {
-  prefixes_.UseFiles(files);  // no request can have come yet
+  prefixes_.UseFiles(extras.files);  // no request can have come yet
   http_.SetErrorBody([](int status) { return ErrorBody({status, StatusText(status)}, ApiShape::kOpenAi); });
   http_.SetDefaultHeaders({{"X-Content-Type-Options", "nosniff"}});
   http_.SetGate([this](const HttpRequest& request) { return access_.Check(request); });

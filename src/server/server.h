@@ -32,12 +32,18 @@ struct ServerOptions {
   double comment_seconds = 5;
 };
 
+// What a server may have besides; null: it does without.
+struct ServerExtras {
+  PrefixFiles* files = nullptr;  // where beginnings of conversations are kept over restarts
+  Drafting* drafting = nullptr;  // of answers that are alone
+  Logger* logger = nullptr;
+};
+
 class Server {
  public:
-  // `files`: where beginnings of conversations are kept over restarts; null: nowhere. References and pointers outlive
-  // it.
+  // References and pointers outlive it.
   Server(Engine& engine, EngineMonitor& monitor, const Tokenizer& tokenizer, const ServerOptions& options,
-         PrefixFiles* files = nullptr, Logger* logger = nullptr);
+         const ServerExtras& extras = {});
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

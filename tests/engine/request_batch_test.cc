@@ -10,6 +10,7 @@
 
 #include "support/engine_runs.h"
 #include "support/fake_io_engine.h"
+#include "support/made_drafters.h"
 
 namespace deltafin {
 namespace {
@@ -263,6 +264,88 @@ TEST_F(Batches, AFilterDecidesWhatMayComeAndIsToldHowMuchIsLeft) {
   for (const TokenId token : listener.tokens) EXPECT_EQ(token % 2, 0);
   EXPECT_EQ(filter.accepted, listener.tokens);
   EXPECT_EQ(filter.left, (std::vector<int64_t>{5, 4, 3, 2, 1}));
+}
+
+// What a request was told in a batch of its own, or with the others of `with`.
+struct Told {
+  Tokens tokens;
+  std::vector<TokenScores> scores;
+  Tokens accepted;  // by its filter
+  StopReason reason = StopReason::kLength;
+  bool operator==(const Told&) const = default;
+};
+
+TEST_F(Batches, AnAnswerThatIsAloneMayBeDraftedWithTheSameTokensScoresAndFilter) {
+  struct NotMultiplesOfThree final : TokenFilter {
+    Status Mask(std::span<float> logits, int64_t) override {
+      for (size_t id = 0; id < logits.size(); id += 3) logits[id] = NAN;
+      return {};
+    }
+    void Accept(TokenId token) override { accepted.push_back(token); }
+    Tokens accepted;
+  };
+  Open({.draft = DraftMode::kNgram});
+  const Tokens first = Random(12, 5), second = Random(30, 6);
+  // The second request comes while the first is answered; both end alone.
+  const auto run = [&](Drafting* drafting, uint64_t* right) {
+    PrefixCache prefixes(1 << 20);
+    RequestBatch batch(*engine(), engine().monitor(), &prefixes, {}, drafting);
+    std::array<Told, 3> told;
+    std::array<Listener, 3> listeners;
+    NotMultiplesOfThree filter;
+    BatchRequest one = Request(first, 30, listeners[0], {.temperature = 1, .seed = 8});
+    one.filter = &filter;
+    one.top_scores = 2;
+    one.logit_bias = {{7, 3.0f}};
+    EXPECT_TRUE(batch.Add(std::move(one)));
+    listeners[0].on_token = [&] {
+      if (listeners[0].tokens.size() == 10) {
+        EXPECT_TRUE(batch.Add(Request(second, 40, listeners[1])));
+      }
+    };
+    while (batch.Step()) {
+    }
+    // The next turn goes on from what was kept of the answer.
+    Tokens turn = second;
+    turn.insert(turn.end(), listeners[1].tokens.begin(), listeners[1].tokens.end());
+    turn.push_back(3);
+    EXPECT_TRUE(batch.Add(Request(turn, 8, listeners[2])));
+    while (batch.Step()) {
+    }
+    EXPECT_EQ(listeners[2].result.prompt_tokens_read, 2) << "the last token was never read, and one is new";
+    for (size_t i = 0; i < told.size(); ++i) {
+      EXPECT_EQ(listeners[i].ends, 1);
+      told[i] = {listeners[i].tokens, listeners[i].token_scores, {}, listeners[i].result.reason};
+    }
+    told[0].accepted = filter.accepted;
+    *right = batch.drafts_right();
+    return told;
+  };
+  uint64_t right = 0;
+  const std::array<Told, 3> plain = run(nullptr, &right);
+  ASSERT_EQ(plain[0].accepted, plain[0].tokens);
+  std::array<Tokens, 3> texts = {first, second, second};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (i == 2) {
+      texts[i].insert(texts[i].end(), plain[1].tokens.begin(), plain[1].tokens.end());
+      texts[i].push_back(3);
+    }
+    texts[i].insert(texts[i].end(), plain[i].tokens.begin(), plain[i].tokens.end());
+  }
+  for (const int64_t correct : {0, 2, 7}) {
+    std::vector<std::unique_ptr<Drafter>> drafters;
+    drafters.push_back(std::make_unique<test::MadeDrafter>(
+        [&, correct](std::span<const TokenId> history, std::span<TokenId> out) -> Result<int64_t> {
+          for (const Tokens& text : texts)
+            if (history.size() < text.size() && std::equal(history.begin(), history.end(), text.begin()))
+              return test::Oracle(text, correct)(history, out);
+          return 0;
+        }));
+    auto drafting = std::move(
+        *Drafting::Create(*engine(), std::move(drafters), {.rows = 8, .limits = {.most = 7, .always = true}}));
+    EXPECT_EQ(run(drafting.get(), &right), plain) << correct << " right of each proposal";
+    EXPECT_EQ(right > 0, correct > 0);
+  }
 }
 
 TEST_F(Batches, RequestsThatCannotBeServedAreRefused) {

@@ -12,10 +12,15 @@ class RunningServer {
  public:
   // Greedy unless a request says otherwise; the rest as given.
   // `kept`: a folder for beginnings of conversations.
-  explicit RunningServer(ServerOptions options = {}, int64_t context = 2048, const std::string& kept = "") {
+  // `draft`: how answers that are alone are drafted.
+  explicit RunningServer(ServerOptions options = {}, int64_t context = 2048, const std::string& kept = "",
+                         DraftMode draft = DraftMode::kOff) {
     static const Tokenizer tokenizer = Tokenizer::Load(NanoFolder()).value();
-    engine_ = std::make_unique<OpenedEngine>(EngineOptions{
-        .model = NanoFolder(), .context = context, .sequences = options.service.live, .prefix_checkpoints = 8});
+    engine_ = std::make_unique<OpenedEngine>(EngineOptions{.model = NanoFolder(),
+                                                           .context = context,
+                                                           .sequences = options.service.live,
+                                                           .prefix_checkpoints = 8,
+                                                           .draft = draft});
     options.port = 0;
     options.model_name = "k3-nano";
     options.version = "test";
@@ -26,7 +31,11 @@ class RunningServer {
       if (!files) std::abort();
       files_ = std::make_unique<PrefixFiles>(std::move(*files));
     }
-    server_ = std::make_unique<Server>(**engine_, engine_->monitor(), tokenizer, options, files_.get(), &logger_);
+    if (draft != DraftMode::kOff)
+      drafting_ = std::move(
+          *Drafting::ForPlan(**engine_, {.first_special = tokenizer.base(), .usable_vocab = tokenizer.token_count()}));
+    server_ = std::make_unique<Server>(**engine_, engine_->monitor(), tokenizer, options,
+                                       ServerExtras{files_.get(), drafting_.get(), &logger_});
     const Status started = server_->Start();
     if (!started) std::abort();
   }
@@ -39,6 +48,7 @@ class RunningServer {
   Logger logger_{[](const std::string&) {}};
   std::unique_ptr<OpenedEngine> engine_;
   std::unique_ptr<PrefixFiles> files_;
+  std::unique_ptr<Drafting> drafting_;
   std::unique_ptr<Server> server_;
 };
 

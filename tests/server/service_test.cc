@@ -185,6 +185,26 @@ TEST(Service, AnswersUnderLoadAreTheAnswersAlone) {
   EXPECT_EQ(together, alone);
 }
 
+TEST(Service, AnswersAreTheSameWithDraftsAndTheMetricsTellOfThem) {
+  RunningServer plain, drafting({}, 2048, "", DraftMode::kNgram);
+  const auto ask = [](RunningServer& server, double temperature) {
+    const Json body = {{"messages", {{{"role", "user"}, {"content", "Name the planets of the solar system."}}}},
+                       {"temperature", temperature},
+                       {"seed", 5},
+                       {"logprobs", true},
+                       {"max_tokens", 200}};
+    return Json::parse(Post(server.port(), "/v1/chat/completions", body.dump()).body)["choices"].dump();
+  };
+  for (const double temperature : {0.0, 0.8}) EXPECT_EQ(ask(drafting, temperature), ask(plain, temperature));
+  const auto checked = [](RunningServer& server) {
+    const std::string metrics = Get(server.port(), "/metrics").body;
+    const std::string name = "\ndeltafin_drafted_tokens_total ";
+    return std::stoi(metrics.substr(metrics.find(name) + name.size()));
+  };
+  EXPECT_EQ(checked(plain), 0);
+  EXPECT_GT(checked(drafting), 0);
+}
+
 TEST(Service, LongPromptsTellHowFarTheyAre) {
   ServerOptions options;
   options.comment_seconds = 0.01;
