@@ -32,8 +32,9 @@ class RunningServer {
       files_ = std::make_unique<PrefixFiles>(std::move(*files));
     }
     if (draft != DraftMode::kOff)
-      drafting_ = std::move(
-          *Drafting::ForPlan(**engine_, {.first_special = tokenizer.base(), .usable_vocab = tokenizer.token_count()}));
+      drafting_ = std::move(*Drafting::ForPlan(
+          **engine_,
+          {.first_special = tokenizer.base(), .usable_vocab = tokenizer.token_count(), .limits = {.always = true}}));
     server_ = std::make_unique<Server>(**engine_, engine_->monitor(), tokenizer, options,
                                        ServerExtras{files_.get(), drafting_.get(), &logger_});
     const Status started = server_->Start();

@@ -188,11 +188,10 @@ TEST(Service, AnswersUnderLoadAreTheAnswersAlone) {
 TEST(Service, AnswersAreTheSameWithDraftsAndTheMetricsTellOfThem) {
   RunningServer plain, drafting({}, 2048, "", DraftMode::kNgram);
   const auto ask = [](RunningServer& server, double temperature) {
-    const Json body = {{"messages", {{{"role", "user"}, {"content", "Name the planets of the solar system."}}}},
-                       {"temperature", temperature},
-                       {"seed", 5},
-                       {"logprobs", true},
-                       {"max_tokens", 200}};
+    Json body = Json::parse(Chat(200, false, "Name the planets of the solar system."));
+    body["temperature"] = temperature;
+    body["seed"] = 5;
+    body["logprobs"] = true;
     return Json::parse(Post(server.port(), "/v1/chat/completions", body.dump()).body)["choices"].dump();
   };
   for (const double temperature : {0.0, 0.8}) EXPECT_EQ(ask(drafting, temperature), ask(plain, temperature));
