@@ -109,6 +109,7 @@ Result<int> RunDecode(const DecodeOptions& o) {
   request.wrap_backend = [&](std::unique_ptr<Backend> backend) { return MakeTimedBackend(std::move(backend), times); };
   DFIN_TRY_VOID(setup.Open(o.common, request));
   setup.StopProgress();
+  times.head_outputs = setup.engine->spec().vocab_size;
   DecodeBenchOptions bench = o.bench;
   bench.cancel = setup.interrupt.token();
   const bool show = !o.common.quiet && setup.terminal.stderr_is_terminal();

@@ -19,6 +19,7 @@
 #include "app/text_model.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "bench/timed_backend.h"
 #include "text/chat_encoder.h"
 
 namespace deltafin {
@@ -32,6 +33,7 @@ struct RunOptions {
   SamplingOptions sampling;
   std::string prompt, prompt_file, prompt_ids, system, reasoning_effort = "max";
   bool has_prompt = false, chat = false, ids = false, json = false, stats = false, watch = false;
+  bool ignore_end = false, time_operations = false;
   int64_t max_new = 0;
   std::vector<std::string> stops;
   std::string session;
@@ -74,6 +76,9 @@ Status CheckOptions(const RunOptions& o) {
     if (stop.empty()) return refuse("--stop: expected some text, got none");
   if (o.watch && o.common.quiet) return refuse("--watch, --quiet: give one of them");
   if (!o.session.empty()) DFIN_TRY_VOID(CheckSessionOptions(o.common, o.session));
+  if (o.time_operations && !o.json) return refuse("--time-operations: needs --json");
+  if (o.ignore_end && (o.chat || !o.session.empty()))
+    return refuse("--ignore-end: goes on behind the end of an answer, so it is not for --chat or --session");
   if (o.ids && o.json) return refuse("--ids, --json: give one of them (token events carry the ids)");
   return {};
 }
@@ -284,15 +289,29 @@ Status FinishKept(KeptSession& kept, const Prompt& prompt, const TurnNote& note,
   return EndTurn(kept, closed);
 }
 
+EngineSetup::Request RequestOf(const RunOptions& o, const Prompt& prompt, BackendTimes& times) {
+  EngineSetup::Request request{.json = o.json,
+                               .watch = o.watch,
+                               .tokenizer_bytes = prompt.text.bytes,
+                               .prompt = prompt.ids,
+                               .generates = true};
+  if (o.time_operations)
+    request.wrap_backend = [&times](std::unique_ptr<Backend> backend) {
+      return MakeTimedBackend(std::move(backend), times);
+    };
+  return request;
+}
+
 Result<int> RunRun(const RunOptions& o) {
   DFIN_TRY_VOID(CheckOptions(o));
   DFIN_TRY(const SamplingParams sampling, o.sampling.Resolve({}));
-  EngineSetup setup;  // first: from here on Ctrl-C is an answer of ours
+  BackendTimes times;  // outlives the engine
+  EngineSetup setup;   // early: from here on Ctrl-C is an answer of ours
   DFIN_TRY(Prompt prompt, MakePrompt(o));
   if (setup.interrupt.happened()) return kExitInterrupted;
-  DFIN_TRY_VOID(setup.Open(
-      o.common, {.json = o.json, .watch = o.watch, .tokenizer_bytes = prompt.text.bytes, .prompt = prompt.ids, .generates = true}));
+  DFIN_TRY_VOID(setup.Open(o.common, RequestOf(o, prompt, times)));
   Engine& engine = *setup.engine;
+  times.head_outputs = engine.spec().vocab_size;
   DFIN_TRY(Session session, engine.NewSession());
 
   Output output(o, engine, setup.terminal, prompt.stream);
@@ -304,11 +323,14 @@ Result<int> RunRun(const RunOptions& o) {
                 .stops = o.stops};
   DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(engine, tokenizer));
   PrefixCache nothing_kept(0);
+  std::optional<BackendTimes> prompt_times;  // when the first token was there
+  const BackendTimes load_times = times;
   const TurnRun turn_run{
       engine, setup.monitor, session, nothing_kept, tokenizer, setup.interrupt.token(), [&](TokenId id) {
+        if (!prompt_times) prompt_times = times;
         return output.Token(id);
       },
-      drafting.get()};
+      drafting.get(), o.ignore_end};
   std::optional<KeptSession> kept;
   if (!o.session.empty()) {
     DFIN_TRY(KeptSession opened, OpenKeptSession(o.common, o.session, engine, setup.logger));
@@ -331,9 +353,10 @@ Result<int> RunRun(const RunOptions& o) {
   const bool cancelled = result->reason == StopReason::kCancelled;
   if (kept && !setup.interrupt.terminate()) DFIN_TRY_VOID(FinishKept(*kept, prompt, note, *result));
 
-  const RunReport report{std::move(*result), engine.counters(), setup.seconds_load,       engine.Describe(),
-                         engine.drives(),    drives_before,     sampling.temperature > 0, note.sampling.seed,
-                         engine.lookahead(), lookahead_before};
+  RunReport report{std::move(*result), engine.counters(), setup.seconds_load,       engine.Describe(),
+                   engine.drives(),    drives_before,     sampling.temperature > 0, note.sampling.seed,
+                   engine.lookahead(), lookahead_before};
+  if (o.time_operations) report.operations = OperationTimes(load_times, prompt_times.value_or(times), times);
   if (o.json) setup.terminal.Write(DumpJson(StatsEvent(report)) + "\n");
   if (o.stats) setup.terminal.WriteNote(StatsText(report));
   DFIN_TRY_VOID(setup.terminal.StdoutStatus());
@@ -359,6 +382,9 @@ Command AddRun(CLI::App& root) {
   app->add_option("--stop", o->stops, "End the answer at this text (repeatable)")->type_name("TEXT");
   app->add_option("--session", o->session, "Go on with the conversation of this name, also after a restart")
       ->type_name("NAME");
+  app->add_flag("--ignore-end", o->ignore_end, "Go on after the model ended its answer, up to --max-new (for measuring)");
+  app->add_flag("--time-operations", o->time_operations,
+                "With --json: how long each kind of computing took, in the last event");
   app->add_flag("--ids", o->ids, "Print only the new token ids");
   app->add_flag("--json", o->json, "Print events, one JSON object a line");
   app->add_flag("--watch", o->watch, "Show drives, cache and where the time goes while it runs (needs a terminal)");

@@ -87,7 +87,8 @@ Result<KeptSession> OpenKeptSession(const CommonOptions& options, const std::str
 
 Result<GenerationResult> AnswerPrompt(std::span<const TokenId> prompt, std::span<const TokenId> answered,
                                       const TurnNote& note, const TurnRun& run) {
-  const std::vector<TokenId> stop_tokens = StopTokens(run.tokenizer, run.engine.spec());
+  std::vector<TokenId> stop_tokens;
+  if (!run.ignore_end) stop_tokens = StopTokens(run.tokenizer, run.engine.spec());
   GenerationRequest request;
   request.prompt = prompt;
   request.answered = answered;

@@ -41,6 +41,7 @@ struct TurnRun {
   CancelToken cancel;
   std::function<bool(TokenId)> on_token;  // as in GenerationRequest
   Drafting* drafting = nullptr;           // the same
+  bool ignore_end = false;                // goes on after the model ended its answer
 };
 
 // Answers `prompt`, the whole sequence from its beginning, of which the session and the cache may hold a part.

@@ -132,6 +132,16 @@ std::string MemoryText() {
 
 }  // namespace
 
+std::vector<OperationTime> OperationTimes(const BackendTimes& begin, const BackendTimes& first,
+                                          const BackendTimes& end) {
+  std::vector<OperationTime> out;
+  for (size_t i = 0; i < kTimedOperations; ++i)
+    out.push_back({TimedOperationName(static_cast<TimedOperation>(i)),
+                   static_cast<double>(first.nanoseconds[i] - begin.nanoseconds[i]) * 1e-9,
+                   static_cast<double>(end.nanoseconds[i] - first.nanoseconds[i]) * 1e-9});
+  return out;
+}
+
 Json StatsEvent(const RunReport& r) {
   const EngineCounters& c = r.total;
   Json event;
@@ -169,6 +179,8 @@ Json StatsEvent(const RunReport& r) {
   event["swapped_bytes"] = memory.swapped;
   if (r.sampled) event["seed"] = r.seed;
   if (r.result.drafts) event["drafts"] = DraftFigures(*r.result.drafts);
+  for (const OperationTime& operation : r.operations)
+    event["seconds_by_operation"][operation.name] = {{"prompt", operation.prompt}, {"decoding", operation.decoding}};
   event["engine"] = r.engine;
   event["seconds_reading"] = c.io.busy_seconds;
   event["reads_verified"] = c.reads_verified;

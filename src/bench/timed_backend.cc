@@ -22,7 +22,8 @@ class TimedBackend final : public Backend {
     Time(TimedOperation::kOthers, [&] { backend_->RmsNorm(args); });
   }
   void Linear(const LinearArgs& args) override {
-    Time(TimedOperation::kLinear, [&] { backend_->Linear(args); });
+    const bool head = times_.head_outputs != 0 && args.out.width == times_.head_outputs;
+    Time(head ? TimedOperation::kHead : TimedOperation::kLinear, [&] { backend_->Linear(args); });
   }
   void LinearGroup(const LinearGroupArgs& args) override {
     Time(TimedOperation::kLinear, [&] { backend_->LinearGroup(args); });
@@ -88,8 +89,8 @@ class TimedBackend final : public Backend {
 }  // namespace
 
 const char* TimedOperationName(TimedOperation operation) {
-  constexpr const char* kNames[kTimedOperations] = {"dense matrices", "routed experts", "routers",
-                                                    "KDA recurrence", "MLA attention",  "others"};
+  constexpr const char* kNames[kTimedOperations] = {"dense matrices", "head",          "routed experts", "routers",
+                                                    "KDA recurrence", "MLA attention", "others"};
   return kNames[static_cast<size_t>(operation)];
 }
 

@@ -13,8 +13,8 @@
 namespace deltafin {
 
 // The operations that are worth telling apart.
-enum class TimedOperation : uint8_t { kLinear, kExpertMlp, kRouter, kKda, kMlaAttend, kOthers };
-constexpr size_t kTimedOperations = 6;
+enum class TimedOperation : uint8_t { kLinear, kHead, kExpertMlp, kRouter, kKda, kMlaAttend, kOthers };
+constexpr size_t kTimedOperations = 7;
 const char* TimedOperationName(TimedOperation operation);
 
 struct BackendTimes {
@@ -22,6 +22,7 @@ struct BackendTimes {
 
   std::array<int64_t, kTimedOperations> nanoseconds = {};
   uint64_t operations = 0;
+  int64_t head_outputs = 0;  // a matrix with so many outputs is the head; 0: the head is a dense matrix as others
 };
 
 std::unique_ptr<Backend> MakeTimedBackend(std::unique_ptr<Backend> backend, BackendTimes& times);
