@@ -20,6 +20,7 @@ struct MountedDrive {
   std::string file_system;   // "ext4"; "" when unknown
   bool block_device = true;  // a drive of this machine, neither network nor memory
   bool read_only = false;    // as mounted
+  std::string counters;      // the file with the kernel's counters of the partition or device; "": there is none
 };
 
 // The drive under `folder`.

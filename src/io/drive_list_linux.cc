@@ -160,6 +160,7 @@ MountedDrive Describe(const Mount& mount, const std::string& folder) {
   const fs::path disk = DiskFolder(*device);
   drive.device = disk.filename().string();
   drive.model = FirstLine((disk / "device/model").string());
+  drive.counters = SysFolder(*device) + "/stat";
   uint64_t blocks = 0;  // of 512 bytes, whatever the device's own block is
   std::istringstream(FirstLine(SysFolder(*device) + "/size")) >> blocks;
   std::string uuid = FileSystemUuid(folder);
