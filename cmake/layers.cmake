@@ -16,7 +16,7 @@ set(DELTAFIN_LAYERS
   "draft: checkpoint backend spec tensor io base"
   "engine: draft model cache checkpoint backend spec tensor io base"
   "synth: checkpoint spec tensor base"
-  "bench: engine draft backend/cpu backend spec tensor base"
+  "bench: engine draft backend/cpu backend spec tensor io base"
   "server: engine text base"
   "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
 )

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cmd_bench_cache.h"
+#include "app/cmd_bench_run.h"
 #include "app/commands.h"
 #include "app/exit_code.h"
 #include "app/interrupt.h"
@@ -106,11 +107,12 @@ Command AddBench(CLI::App& root) {
   const Command decode = AddBenchDecode(*bench);
   const Command cache = AddBenchCache(*bench);
   const Command draft = AddBenchDraft(*bench);
-  return {bench, [options, kernels, decode, cache, draft]() -> Result<int> {
+  const std::vector<Command> others = {decode, cache, draft, AddBenchRun(*bench), AddBenchCompare(*bench)};
+  return {bench, [options, kernels, others]() -> Result<int> {
             if (kernels->parsed()) return RunKernels(*options);
-            if (decode.app->parsed()) return decode.run();
-            if (draft.app->parsed()) return draft.run();
-            return cache.app->parsed() ? cache.run() : Result<int>(kExitUsage);
+            for (const Command& command : others)
+              if (command.app->parsed()) return command.run();
+            return kExitUsage;
           }};
 }
 
