@@ -25,8 +25,8 @@ Json ToJson(const Series& series) {
               {"max", s.max},
               {"quartile_low", s.quartile_low},
               {"quartile_high", s.quartile_high}};
-  out["again_low"] = s.count < 2 ? Json(nullptr) : Json(s.again_low);
-  out["again_high"] = s.count < 2 ? Json(nullptr) : Json(s.again_high);
+  out["again_low"] = s.again_high <= 0 ? Json(nullptr) : Json(s.again_low);
+  out["again_high"] = s.again_high <= 0 ? Json(nullptr) : Json(s.again_high);
   out["values"] = series.values;
   return out;
 }

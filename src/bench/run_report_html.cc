@@ -11,10 +11,10 @@ namespace {
 
 constexpr const char* kStyle = R"css(
 :root{color-scheme:light dark;--paper:#fcfcfa;--ink:#1d2526;--soft:#5d6b6c;--grid:#e0e4e1;--card:#fff;--bad:#a4231a;
---c0:#0b6e8f;--c1:#d9822b;--c2:#4a9a5b;--c3:#8a5fb5;--c4:#c2493d;--c5:#b59a1e;--c6:#3f8fd2;--c7:#a3466f;--c8:#7d8a8c;--c9:#b9c0bf}
+--c0:#0b6e8f;--c1:#d9822b;--c2:#4a9a5b;--c3:#8a5fb5;--c4:#c2493d;--c5:#b59a1e;--c6:#3f8fd2;--c7:#a3466f;--c8:#7d8a8c;--c9:#a9b3b1;--c10:#dcdfdb}
 @media (prefers-color-scheme:dark){:root{--paper:#15191a;--ink:#e6ebea;--soft:#9aa8a8;--grid:#2c3435;--card:#1b2122;
 --bad:#ff8a7a;--c0:#4fb3d4;--c1:#f0a35a;--c2:#74c487;--c3:#b896dd;--c4:#ee8377;--c5:#dcc555;--c6:#7cbcf2;--c7:#dd86ac;
---c8:#93a1a2;--c9:#5a6768}}
+--c8:#93a1a2;--c9:#66757a;--c10:#3d484a}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1000px;padding:28px 20px 60px;background:var(--paper);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
@@ -41,8 +41,7 @@ std::vector<std::string> ArmNames(const BenchResult& r) {
 IntervalPlot::Mark MarkOf(const Series& series) {
   const Spread s = series.spread();
   if (s.count == 0) return {};
-  return s.count < 2 ? IntervalPlot::Mark{s.median, s.median, s.median}
-                     : IntervalPlot::Mark{s.again_low, s.median, s.again_high};
+  return {s.min, s.median, s.max};
 }
 
 // One plot a prompt: steady and inclusive rates of every arm by length.
@@ -75,7 +74,7 @@ std::string RatePlots(const BenchResult& r, const std::vector<CaseFigures>& figu
   return Cat(
       "<h2>Rate by length</h2><p class=\"note\">Filled: steady, after the first token. Hollow: inclusive, with the "
       "prompt. "
-      "Whiskers: where the median of another run lies in 99 % of cases.</p>",
+      "Whiskers: the slowest and the fastest round.</p>",
       LegendHtml(ArmNames(r)), out);
 }
 

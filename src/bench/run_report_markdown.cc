@@ -59,7 +59,7 @@ std::string SpreadText(const Spread& s) {
 }
 
 std::string AgainText(const Spread& s) {
-  return s.count < 2 ? "-" : Cat(ShortNumber(s.again_low), "-", ShortNumber(s.again_high));
+  return s.again_high <= 0 ? "-" : Cat(ShortNumber(s.again_low), "-", ShortNumber(s.again_high));
 }
 
 std::vector<ReportLine> MachineLines(const BenchResult& r) {

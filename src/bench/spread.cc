@@ -8,6 +8,7 @@
 namespace deltafin {
 namespace {
 
+constexpr int kFewestForAgain = 3;
 constexpr double kAgainLevel = 0.995, kRatioLevel = 0.975;  // one-sided
 
 double QuantileOf(const std::vector<double>& sorted, double q) {
@@ -71,7 +72,7 @@ Spread SpreadOf(std::vector<double> values) {
   out.max = values.back();
   out.quartile_low = QuantileOf(values, 0.25);
   out.quartile_high = QuantileOf(values, 0.75);
-  if (out.count < 2 || out.min <= 0) return out;
+  if (out.count < kFewestForAgain || out.min <= 0) return out;
   const double n = out.count;
   const double reach = StudentQuantile(kAgainLevel, n - 1) * std::sqrt(Variance(Logs(values)) * std::numbers::pi / n);
   out.again_low = std::min(out.min, out.median * std::exp(-reach));

@@ -17,7 +17,7 @@ struct Spread {
   int count = 0;
   double median = 0, min = 0, max = 0;
   double quartile_low = 0, quartile_high = 0;
-  // Where another median of as many rounds should lie; both 0 with fewer than two values.
+  // Where another median of as many rounds should lie; both 0 with fewer than three values.
   double again_low = 0, again_high = 0;
 };
 Spread SpreadOf(std::vector<double> values);

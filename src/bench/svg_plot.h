@@ -1,6 +1,6 @@
 // svg_plot: three kinds of plots as SVG elements to stand in an HTML page.
 //
-// Colours are CSS variables of the page (--c0 ... --c9, --ink, --soft, --grid), so light and dark are the page's
+// Colours are CSS variables of the page (--c0 ... --c10, --ink, --soft, --grid), so light and dark are the page's
 // business. Every mark has a <title> that a browser shows. Pure functions; texts are escaped; values that are not
 // finite count as 0.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace deltafin {
 
-inline constexpr size_t kPlotColours = 10;
+inline constexpr size_t kPlotColours = 11;
 
 std::string EscapeXml(std::string_view text);
 // 3 digits: "0.927", "26.1", "1,240".

@@ -225,7 +225,7 @@ TEST(BenchRun, RefusesWhatItCannotDo) {
   refused({"--prompts", "poem"}, "poem");
   refused({"--prompt-file", "/nowhere"}, "/nowhere");
   refused({"--state-dir", "/tmp"}, "--state-dir");
-  refused({"--expect-file", Nano() + "/config.json"}, "bench run");
+  EXPECT_EQ(RunBench({"--expect-file", Nano() + "/config.json"}).exit_code, 3);
   EXPECT_EQ(Bench({"run", "--model", "/nowhere"}).exit_code, 3);
   EXPECT_EQ(RunBench({"--out", "/proc/nowhere"}).exit_code, 5);
 }

@@ -40,6 +40,7 @@ TEST(SpreadOf, GivesMiddleEdgesAndQuartiles) {
   EXPECT_EQ(SpreadOf({}).count, 0);
   EXPECT_DOUBLE_EQ(SpreadOf({7}).median, 7);
   EXPECT_DOUBLE_EQ(SpreadOf({7}).again_high, 0);
+  EXPECT_DOUBLE_EQ(SpreadOf({7, 9}).again_high, 0);
   EXPECT_DOUBLE_EQ(SpreadOf({7, 7, 7}).again_low, 7);
 }
 
