@@ -16,7 +16,7 @@ constexpr const char* kStyle = R"css(
 --bad:#ff8a7a;--c0:#4fb3d4;--c1:#f0a35a;--c2:#74c487;--c3:#b896dd;--c4:#ee8377;--c5:#dcc555;--c6:#7cbcf2;--c7:#dd86ac;
 --c8:#93a1a2;--c9:#66757a;--c10:#3d484a}}
 *{box-sizing:border-box}
-body{margin:0 auto;max-width:1000px;padding:28px 20px 60px;background:var(--paper);color:var(--ink);
+body{margin:0 auto;max-width:1240px;padding:28px 20px 60px;background:var(--paper);color:var(--ink);
 font:15px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
 h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:34px 0 8px}h3{font-size:15px;margin:18px 0 4px}
 p.note{color:var(--soft);margin:2px 0 10px}
