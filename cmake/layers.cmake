@@ -18,7 +18,8 @@ set(DELTAFIN_LAYERS
   "synth: checkpoint spec tensor base"
   "bench: engine draft backend/cpu backend spec tensor io base"
   "server: engine text base"
-  "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base"
+  "doctor: engine pack backend/cpu backend checkpoint text spec tensor io base"
+  "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base doctor"
 )
 
 # deltafin_library(folder SOURCES a.cc b.cc [LINK lib...]): the library deltafin_<folder>, linked with the folders that the

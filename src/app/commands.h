@@ -27,7 +27,10 @@ Command AddSynth(CLI::App& root);
 Command AddDrives(CLI::App& root);
 Command AddPack(CLI::App& root);
 Command AddVerify(CLI::App& root);
+Command AddDoctor(CLI::App& root);
 Command AddBench(CLI::App& root);
+Command AddCompletion(CLI::App& root);
+Command AddMan(CLI::App& root);
 Command AddBenchDecode(CLI::App& bench);  // these two: commands of bench
 Command AddBenchDraft(CLI::App& bench);
 

@@ -5,9 +5,14 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace deltafin {
 
+// "0.1.0".
+std::string ProgramVersion();
 std::string VersionText();
+// The program and what it was built from: "deltafin 0.1.0", "liburing 2.3".
+std::vector<std::string> ProgramVersions();
 
 }  // namespace deltafin
