@@ -9,21 +9,23 @@
 namespace deltafin {
 namespace {
 
-constexpr const char* kAgain = "deltafin pack --dense --model DIR --to DIR  (with this model and this folder)";
+std::string PackAgain(const Subject& subject) {
+  return Cat("deltafin pack --dense --model ", Quoted(subject.options.model), " --to ", Quoted(subject.options.dense));
+}
 
 void CheckSet(const Subject& subject, const Readers& readers, Findings& findings) {
   const Result<DenseSet> set = DenseSet::Open(subject.options.dense, *readers.checkpoint);
   if (!set) {
     const std::string& message = set.error().message();
     const bool other = message.find("another model") != std::string::npos;
-    findings.Fault(other ? "dense.other-model" : "dense.damaged", message, "a run refuses them", kAgain);
+    findings.Fault(other ? "dense.other-model" : "dense.damaged", message, "a run refuses them", PackAgain(subject));
     return;
   }
   const Result<uint64_t> model_id = DenseModelId(*readers.checkpoint, *readers.io, subject.options.cancel);
   const Status same = model_id ? set->CheckModel(*model_id) : Failure(model_id.error());
   if (!same && same.error().code() == ErrorCode::kCorrupt)
     findings.Fault("dense.other-model", same.error().message(),
-                   "dense weights of another model give nonsense: a run refuses them", kAgain);
+                   "dense weights of another model give nonsense: a run refuses them", PackAgain(subject));
   else if (!same)
     findings.Fault("model.unreadable", same.error().message(), "weights cannot be read",
                    "look at the drive (dmesg, smartctl), or download the file again");
@@ -38,8 +40,7 @@ void CheckDense(const Subject& subject, Findings& findings) {
   if (folder.empty() || subject.host.Look(folder).kind != PathFacts::Kind::kFolder) return;
   if (FileExists(Cat(folder, "/", kDensePartialName))) {
     findings.Fault("dense.unfinished", folder + ": packing dense weights there was interrupted",
-                   "the folder cannot be used before it has ended",
-                   "give the same `deltafin pack --dense` command again");
+                   "the folder cannot be used before it has ended", PackAgain(subject));
     return;
   }
   if (!subject.weights_complete()) return;

@@ -137,7 +137,9 @@ void CheckDenseSamples(const Subject& subject, Findings& findings) {
                      "look at the drive (dmesg, smartctl -a); then pack the dense weights again");
     else if (Hash64(Bytes(buffer->data(), static_cast<size_t>(unit.bytes))) != unit.hash)
       findings.Fault("dense.damaged", set->file(unit.unit).path() + ": checksum differs",
-                     "wrong weights give wrong answers", "deltafin pack --dense again, into an empty folder");
+                     "wrong weights give wrong answers",
+                     Cat("deltafin pack --dense --model ", Quoted(subject.options.model), " --to ",
+                         Quoted(subject.options.dense), "  (writes only what is damaged)"));
   }
   if (!findings.has_faults())
     findings.Ok("dense.sample",

@@ -6,7 +6,12 @@ namespace deltafin {
 namespace {
 
 constexpr int64_t kOldProfileSeconds = int64_t{180} * 24 * 3600;
-constexpr const char* kMeasure = "deltafin drives --model DIR  (and --experts for each folder of the set)";
+
+std::string MeasureCommand(const Subject& subject) {
+  std::string command = Cat("deltafin drives --model ", Quoted(subject.options.model));
+  for (const std::string& folder : subject.experts) command += Cat(" --experts ", Quoted(folder));
+  return command;
+}
 
 void CheckProfile(const Subject& subject, const NamedFolder& folder, Findings& findings) {
   const Result<MountedDrive> drive = subject.host.DriveOf(folder.path);
@@ -15,13 +20,15 @@ void CheckProfile(const Subject& subject, const NamedFolder& folder, Findings& f
   const std::optional<DriveProfile> profile = LoadDriveProfile(subject.options.state_folder, drive->identity, &problem);
   const std::string what = Cat(drive->device, ", under ", folder.role, " folder ", folder.path);
   if (!problem.empty())
-    findings.Warning("profile.damaged", problem, "the drive counts as not measured", kMeasure);
+    findings.Warning("profile.damaged", problem, "the drive counts as not measured", MeasureCommand(subject));
   else if (!profile)
     findings.Note("profile.none", what + ": not measured",
-                  "reads start with cautious sizes, and pack gives every drive an equal share", kMeasure);
+                  "reads start with cautious sizes, and pack gives every drive an equal share",
+                  MeasureCommand(subject));
   else if (const int64_t age = subject.host.UnixSeconds() - profile->measured_unix_seconds; age > kOldProfileSeconds)
     findings.Warning("profile.stale", Cat(what, ": measured ", age / (24 * 3600), " days ago"),
-                     "drives get slower when they fill or move to another port; shares follow the old rate", kMeasure);
+                     "drives get slower when they fill or move to another port; shares follow the old rate",
+                     MeasureCommand(subject));
   else
     findings.Ok("profile.fresh", what + ": measured");
 }
