@@ -1,8 +1,13 @@
 #include "text/unicode_classes.h"
 
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+#include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
 #include <unicode/uscript.h>
 #include <unicode/uversion.h>
+
+#include <algorithm>
 
 #include "base/result.h"
 #include "text/utf8.h"
@@ -12,6 +17,7 @@ namespace deltafin {
 namespace {
 
 constexpr uint32_t kCodePoints = 0x110000;
+constexpr size_t kLongestNormalised = size_t{1} << 28;  // ICU counts in 32 bits
 constexpr uint32_t kMarks = U_GC_MN_MASK | U_GC_MC_MASK | U_GC_ME_MASK;
 constexpr uint32_t kCaselessLetters = U_GC_LM_MASK | U_GC_LO_MASK;
 constexpr uint32_t kAMask = U_GC_LU_MASK | U_GC_LT_MASK | kCaselessLetters | kMarks;
@@ -53,6 +59,18 @@ bool IsBlank(std::string_view text) {
     text.remove_prefix(point.length);
   }
   return true;
+}
+
+std::string ToNormalFormC(std::string_view text) {
+  const bool is_ascii = std::all_of(text.begin(), text.end(), [](char c) { return static_cast<signed char>(c) >= 0; });
+  if (is_ascii || text.size() > kLongestNormalised || ToValidUtf8(text) != text) return std::string(text);
+  UErrorCode status = U_ZERO_ERROR;
+  const icu::Normalizer2* form = icu::Normalizer2::getNFCInstance(status);
+  std::string out;
+  icu::StringByteSink<std::string> sink(&out, static_cast<int32_t>(text.size()));
+  if (U_SUCCESS(status))
+    form->normalizeUTF8(0, icu::StringPiece(text.data(), static_cast<int32_t>(text.size())), sink, nullptr, status);
+  return U_SUCCESS(status) ? out : std::string(text);
 }
 
 std::string UnicodeVersion() {

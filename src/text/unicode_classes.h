@@ -1,6 +1,6 @@
-// unicode_classes.h: which of the pre-tokenizer's character classes a code point is in.
+// unicode_classes.h: which of the pre-tokenizers' character classes a code point is in, and normal form C.
 //
-// The classes are those of Kimi K3's pattern (marks, letters, numbers, Han, white space), nothing more general. Built
+// The classes are those of their patterns (marks, letters, numbers, Han, white space), nothing more general. Built
 // once from ICU's tables into one byte per code point; unicode_classes.cc is the only includer of ICU. Thread rule: the
 // table is constant after its first use; every function may be called from any thread.
 #pragma once
@@ -41,6 +41,9 @@ class UnicodeClasses {
 bool IsPythonSpace(char32_t code_point);
 // Whether every character of `text` is a Python space; true for "".
 bool IsBlank(std::string_view text);
+
+// `text` in normal form C; ill-formed UTF-8 stays as it is.
+std::string ToNormalFormC(std::string_view text);
 
 // "Unicode 15.0 (ICU 72)": the tables this build uses.
 std::string UnicodeVersion();
