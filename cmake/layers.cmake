@@ -13,7 +13,7 @@ set(DELTAFIN_LAYERS
   "pack: checkpoint spec tensor io base"
   "cache: checkpoint backend spec tensor io base"
   "model: cache checkpoint backend spec tensor base"
-  "draft: checkpoint backend spec tensor io base"
+  "draft: text checkpoint backend spec tensor io base"
   "engine: draft model cache checkpoint backend spec tensor io base"
   "synth: checkpoint spec tensor base"
   "bench: engine draft backend/cpu backend spec tensor io base"

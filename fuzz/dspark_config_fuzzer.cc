@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Result<DsparkConfig> config = DsparkConfig::Parse(text, "fuzz", target);
   if (!config) return 0;
   uint64_t bytes = 0;
-  for (const DsparkTensor& tensor : DsparkTensors(*config)) {
+  for (const DraftTensor& tensor : DsparkTensors(*config)) {
     if (tensor.shape.elements() <= 0) std::abort();
     bytes += static_cast<uint64_t>(tensor.shape.elements()) * 2;
   }

@@ -87,7 +87,9 @@ void CheckArgs(const GatedHeadNormArgs& args) {
 }
 
 void CheckArgs(const MlaAttendArgs& args) {
-  DFIN_CHECK(args.heads >= 1 && args.nope >= 1 && args.rope >= 0 && args.v_dim >= 1 && args.latent >= 1, "MLA dims");
+  DFIN_CHECK(args.heads >= 1 && args.nope >= 0 && args.rope >= 0 && args.nope + args.rope >= 1 && args.v_dim >= 1 &&
+                 args.latent >= 1,
+             "MLA dims");
   DFIN_CHECK(args.first_position >= 0, "positions start at 0");
   DFIN_CHECK(args.q.width == args.heads * (args.nope + args.rope), "q must be [R, heads * (nope + rope)]");
   DFIN_CHECK(args.kv_b_proj.dtype == DType::kBF16 && args.kv_b_proj.shape.rank() == 2 &&

@@ -105,7 +105,7 @@ struct MlaAttendArgs {
   PagedRows cache;
   int64_t first_position = 0;  // position of q's row 0; row r sees cache rows 0 .. first_position + r
   int64_t heads = 0;
-  int64_t nope = 0, rope = 0, v_dim = 0, latent = 0;
+  int64_t nope = 0, rope = 0, v_dim = 0, latent = 0;  // nope or rope may be 0
   Rows out;              // [R, heads * v_dim]
 };
 

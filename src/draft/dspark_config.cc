@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
-#include "base/json.h"
+#include "draft/config_fields.h"
 
 namespace deltafin {
 namespace {
@@ -13,72 +12,7 @@ namespace {
 constexpr int64_t kLargestWidth = int64_t{1} << 20;
 constexpr int64_t kMostLayers = 64;
 
-// Objects that name a member twice mean different things to different readers.
-Result<Json> ParseWithoutDuplicates(std::string_view text, const std::string& what) {
-  DFIN_TRY(Json parsed, ParseJson(text, what));  // bounds the depth and says what is wrong
-  std::vector<std::set<std::string>> open;
-  std::string twice;
-  const auto watch = [&](int, Json::parse_event_t event, Json& value) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key && !open.back().insert(value.get<std::string>()).second && twice.empty())
-      twice = value.get<std::string>();
-    return true;
-  };
-  const Json again = Json::parse(text, watch, /*allow_exceptions=*/false);
-  if (!twice.empty() || again.is_discarded())
-    return Fail(ErrorCode::kCorrupt, what, ": ", twice.substr(0, 80), ": expected once, got it twice");
-  return parsed;
-}
-
-// Fields of an object, each demanded. The first fault is kept.
-class Fields {
- public:
-  Fields(const Json& object, std::string what) : object_(object), what_(std::move(what)) {}
-
-  int64_t Whole(const char* key, int64_t least, int64_t most) {
-    const Json* value = Find(key);
-    if (value == nullptr) return least;
-    const bool fits =
-        value->is_number_integer() && (!value->is_number_unsigned() || value->get<uint64_t>() <= INT64_MAX);
-    const int64_t number = fits ? value->get<int64_t>() : least - 1;
-    if (number >= least && number <= most) return number;
-    Fault(ErrorCode::kCorrupt, key, Cat("a whole number from ", least, " to ", most), *value);
-    return least;
-  }
-  double Number(const char* key, double above, double most) {
-    const Json* value = Find(key);
-    if (value == nullptr) return most;
-    const double number = value->is_number() ? value->get<double>() : above;
-    if (number > above && number <= most) return number;
-    Fault(ErrorCode::kCorrupt, key, Cat("a number above ", above, ", at most ", most), *value);
-    return most;
-  }
-  // What tells the released layout from others.
-  void Expect(const char* key, const Json& expected) {
-    const Json* value = Find(key);
-    if (value != nullptr && *value != expected) Fault(ErrorCode::kUnsupported, key, DumpJson(expected), *value);
-  }
-  const Json* Find(const char* key) {
-    const auto it = object_.find(key);
-    if (it != object_.end()) return &*it;
-    if (status_) status_ = Fail(ErrorCode::kCorrupt, what_, ": ", key, ": missing");
-    return nullptr;
-  }
-  void Fault(ErrorCode code, const char* key, const std::string& expected, const Json& got) {
-    if (status_) status_ = Fail(code, what_, ": ", key, ": expected ", expected, ", got ", DumpJson(got).substr(0, 80));
-  }
-  Status status() const { return status_; }
-  void Adopt(const Status& fault) { status_ = fault; }
-  const std::string& what() const { return what_; }
-
- private:
-  const Json& object_;
-  std::string what_;
-  Status status_;
-};
-
-void ReadTaps(Fields& fields, const ModelSpec& target, DsparkConfig& c) {
+void ReadTaps(ConfigFields& fields, const ModelSpec& target, DsparkConfig& c) {
   const auto layers = static_cast<int64_t>(target.layers.size());
   const Json* taps = fields.Find("target_layer_ids");
   const int64_t count = fields.Whole("num_target_layers", 1, layers);
@@ -97,14 +31,14 @@ void ReadTaps(Fields& fields, const ModelSpec& target, DsparkConfig& c) {
   }
 }
 
-void ReadYarn(Fields& fields, DsparkConfig& c) {
+void ReadYarn(ConfigFields& fields, DsparkConfig& c) {
   const int64_t most = int64_t{1} << 30;
   c.yarn.dims = c.rope;
   c.yarn.theta = fields.Number("rope_theta", 1, 1e12);
   const Json* yarn = fields.Find("rope_parameters");
   if (yarn == nullptr) return;
   if (!yarn->is_object()) return fields.Fault(ErrorCode::kCorrupt, "rope_parameters", "an object", *yarn);
-  Fields inner(*yarn, fields.what() + ": rope_parameters");
+  ConfigFields inner(*yarn, fields.what() + ": rope_parameters");
   inner.Expect("rope_type", "yarn");
   c.yarn.factor = inner.Number("factor", 0.999, 1e6);
   c.yarn.original_positions = inner.Whole("original_max_position_embeddings", 1, most);
@@ -123,7 +57,7 @@ void ReadYarn(Fields& fields, DsparkConfig& c) {
 Result<DsparkConfig> DsparkConfig::Parse(std::string_view json, const std::string& what, const ModelSpec& target) {
   DFIN_TRY(const Json root, ParseWithoutDuplicates(json, what));
   if (!root.is_object()) return Fail(ErrorCode::kCorrupt, what, ": expected a JSON object");
-  Fields fields(root, what);
+  ConfigFields fields(root, what);
   fields.Expect("architectures", Json::array({"K3DSparkModel"}));
   fields.Expect("model_type", "k3_dspark");
   fields.Expect("mla_use_nope", false);
@@ -160,33 +94,33 @@ Result<DsparkConfig> DsparkConfig::Parse(std::string_view json, const std::strin
   return c;
 }
 
-std::vector<DsparkTensor> DsparkTensors(const DsparkConfig& c) {
+std::vector<DraftTensor> DsparkTensors(const DsparkConfig& c) {
   const int64_t h = c.hidden;
-  std::vector<DsparkTensor> out = {{"context_proj.weight", {h, c.tap_width()}},
-                                   {"context_norm.weight", {h}},
-                                   {std::string(kDsparkEmbedding), {c.vocab, h}},
-                                   {"final_norm.weight", {h}},
-                                   {"markov_head.markov_w1.weight", {c.vocab, c.markov_rank}},
-                                   {"markov_head.markov_w2.weight", {c.vocab, c.markov_rank}},
-                                   {"confidence_head.proj.weight", {1, h + c.markov_rank}},
-                                   {"confidence_head.proj.bias", {1}}};
+  std::vector<DraftTensor> out = {{"context_proj.weight", {h, c.tap_width()}},
+                                  {"context_norm.weight", {h}},
+                                  {"embed_tokens.weight", {c.vocab, h}, /*read=*/false},
+                                  {"final_norm.weight", {h}},
+                                  {"markov_head.markov_w1.weight", {c.vocab, c.markov_rank}},
+                                  {"markov_head.markov_w2.weight", {c.vocab, c.markov_rank}},
+                                  {"confidence_head.proj.weight", {1, h + c.markov_rank}},
+                                  {"confidence_head.proj.bias", {1}}};
   for (int64_t l = 0; l < c.layers; ++l) {
     const std::string at = Cat("layers.", l, ".");
-    const DsparkTensor tensors[] = {{"input_layernorm.weight", {h}},
-                                    {"post_attention_layernorm.weight", {h}},
-                                    {"self_attn.q_a_proj.weight", {c.q_lora, h}},
-                                    {"self_attn.q_a_layernorm.weight", {c.q_lora}},
-                                    {"self_attn.q_b_proj.weight", {c.heads * (c.nope + c.rope), c.q_lora}},
-                                    {"self_attn.kv_a_proj_with_mqa.weight", {c.latent_width(), h}},
-                                    {"self_attn.kv_a_layernorm.weight", {c.kv_lora}},
-                                    {"self_attn.kv_b_proj.weight", {c.heads * (c.nope + c.v_dim), c.kv_lora}},
-                                    {"self_attn.o_proj.weight", {h, c.heads * c.v_dim}},
-                                    {"mlp.gate_proj.weight", {c.intermediate, h}},
-                                    {"mlp.up_proj.weight", {c.intermediate, h}},
-                                    {"mlp.down_proj.weight", {h, c.intermediate}}};
-    for (const DsparkTensor& tensor : tensors) out.push_back({at + tensor.name, tensor.shape});
+    const DraftTensor tensors[] = {{"input_layernorm.weight", {h}},
+                                   {"post_attention_layernorm.weight", {h}},
+                                   {"self_attn.q_a_proj.weight", {c.q_lora, h}},
+                                   {"self_attn.q_a_layernorm.weight", {c.q_lora}},
+                                   {"self_attn.q_b_proj.weight", {c.heads * (c.nope + c.rope), c.q_lora}},
+                                   {"self_attn.kv_a_proj_with_mqa.weight", {c.latent_width(), h}},
+                                   {"self_attn.kv_a_layernorm.weight", {c.kv_lora}},
+                                   {"self_attn.kv_b_proj.weight", {c.heads * (c.nope + c.v_dim), c.kv_lora}},
+                                   {"self_attn.o_proj.weight", {h, c.heads * c.v_dim}},
+                                   {"mlp.gate_proj.weight", {c.intermediate, h}},
+                                   {"mlp.up_proj.weight", {c.intermediate, h}},
+                                   {"mlp.down_proj.weight", {h, c.intermediate}}};
+    for (const DraftTensor& tensor : tensors) out.push_back({at + tensor.name, tensor.shape});
   }
-  std::sort(out.begin(), out.end(), [](const DsparkTensor& a, const DsparkTensor& b) { return a.name < b.name; });
+  std::sort(out.begin(), out.end(), [](const DraftTensor& a, const DraftTensor& b) { return a.name < b.name; });
   return out;
 }
 

@@ -14,9 +14,9 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "draft/draft_tensors.h"
 #include "draft/yarn.h"
 #include "spec/model_spec.h"
-#include "tensor/shape.h"
 
 namespace deltafin {
 
@@ -36,13 +36,8 @@ struct DsparkConfig {
   static Result<DsparkConfig> Parse(std::string_view json, const std::string& what, const ModelSpec& target);
 };
 
-struct DsparkTensor {
-  std::string name;
-  Shape shape;  // BF16
-};
-
-// Sorted by name. The file's copy of the model's embedding is among them.
-std::vector<DsparkTensor> DsparkTensors(const DsparkConfig& config);
+// Sorted by name. The file's copy of the model's embedding is among them, and not read.
+std::vector<DraftTensor> DsparkTensors(const DsparkConfig& config);
 inline constexpr std::string_view kDsparkEmbedding = "embed_tokens.weight";
 
 }  // namespace deltafin

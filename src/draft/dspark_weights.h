@@ -9,11 +9,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "base/aligned_buffer.h"
 #include "base/cancel.h"
 #include "base/result.h"
+#include "draft/draft_tensors.h"
 #include "draft/dspark_config.h"
 #include "spec/model_spec.h"
 #include "tensor/tensor.h"
@@ -25,24 +24,16 @@ class DsparkWeights {
   static Result<DsparkWeights> Open(const std::string& folder, const ModelSpec& target);
 
   const DsparkConfig& config() const { return config_; }
-  uint64_t bytes() const { return bytes_; }  // in memory
+  uint64_t bytes() const { return tensors_.bytes(); }  // in memory
 
-  Status Load(CancelToken cancel);
+  Status Load(CancelToken cancel) { return tensors_.Load(cancel); }
   // Of a tensor that DsparkTensors() names; loaded before.
-  TensorView Get(std::string_view name) const;
+  TensorView Get(std::string_view name) const { return tensors_.Get(name); }
   TensorView Layer(int64_t layer, std::string_view name) const;
 
  private:
-  struct Piece {
-    std::string name;
-    Shape shape;
-    uint64_t file_offset = 0, bytes = 0, at = 0;
-  };
-  std::string path_;
   DsparkConfig config_;
-  std::vector<Piece> pieces_;  // sorted by name
-  uint64_t bytes_ = 0;
-  AlignedBuffer memory_;
+  DraftTensors tensors_;
 };
 
 }  // namespace deltafin

@@ -67,7 +67,7 @@ std::vector<SmallTensor> SmallTensors() {
   const Result<DsparkConfig> config = DsparkConfig::Parse(SmallConfig(), "config.json", SmallTarget());
   DFIN_CHECK(config.has_value(), "the example's config is good");
   std::vector<SmallTensor> out;
-  for (const DsparkTensor& tensor : DsparkTensors(*config)) {  // sorted by name
+  for (const DraftTensor& tensor : DsparkTensors(*config)) {  // sorted by name
     SmallTensor made{tensor.name, tensor.shape, {}};
     for (int64_t e = 0; e < tensor.shape.elements(); ++e)
       made.values.push_back(
