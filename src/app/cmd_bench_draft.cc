@@ -131,7 +131,11 @@ Result<int> RunDraftBench(const DraftBenchCommand& o) {
     return Fail(ErrorCode::kInvalidArgument, "--draft off: there is nothing to measure then");
   EngineSetup setup;
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
-  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes, .usage_counts = false, .generates = true}));
+  DFIN_TRY(const DraftBridge draft_bridge, LoadDraftBridge(o.common, text.tokenizer, /*raw=*/true));
+  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes,
+                                      .usage_counts = false,
+                                      .generates = true,
+                                      .draft_bridge = draft_bridge}));
   setup.StopProgress();
   DraftBenchOptions options;
   DFIN_TRY(options.texts, MakeTexts(*text.tokenizer));
@@ -140,6 +144,7 @@ Result<int> RunDraftBench(const DraftBenchCommand& o) {
   options.stop_tokens = StopTokens(text.tokenizer.get(), setup.engine->spec());
   options.first_special = text.tokenizer->base();
   options.usable_vocab = text.tokenizer->token_count();
+  options.bridge = draft_bridge.bridge;
   options.cancel = setup.interrupt.token();
   const bool show = !o.common.quiet && setup.terminal.stderr_is_terminal();
   if (show) options.progress = [&](const std::string& what) { setup.terminal.ShowStatus(what); };

@@ -268,7 +268,11 @@ Result<int> RunChat(const ChatCommandOptions& o) {
   EngineSetup setup(/*end_after=*/3);
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
   DFIN_TRY(Conversation conversation, Conversation::Create(*text.tokenizer, o.system, chat));
-  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes, .generates = true}));
+  DFIN_TRY(const DraftBridge draft_bridge, LoadDraftBridge(o.common, text.tokenizer, /*raw=*/false));
+  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes,
+                                      .prefix_checkpoints = kPrefixes,
+                                      .generates = true,
+                                      .draft_bridge = draft_bridge}));
   DFIN_TRY(Session session, setup.engine->NewSession());
   if (setup.terminal.stderr_is_terminal() && !o.common.quiet)
     setup.terminal.WriteNote(Cat(setup.engine->Describe(), "; /help for commands\n"));
@@ -277,7 +281,7 @@ Result<int> RunChat(const ChatCommandOptions& o) {
                 " tokens with what the format adds, and "
                 "--context ",
                 session.capacity(), " leaves ", ChatLimit(session), " for the whole conversation");
-  DFIN_TRY(std::unique_ptr<Drafting> drafting, MakeDrafting(*setup.engine, text.tokenizer.get()));
+  DFIN_TRY(std::unique_ptr<Drafting> drafting, MakeDrafting(*setup.engine, text.tokenizer.get(), draft_bridge.bridge));
   Chat talk(o, setup, text, std::move(session), std::move(conversation), sampling, std::move(drafting));
   if (!o.session.empty()) {
     DFIN_TRY(KeptSession kept, OpenKeptSession(o.common, o.session, *setup.engine, setup.logger));

@@ -309,7 +309,10 @@ Result<int> RunRun(const RunOptions& o) {
   EngineSetup setup;   // early: from here on Ctrl-C is an answer of ours
   DFIN_TRY(Prompt prompt, MakePrompt(o));
   if (setup.interrupt.happened()) return kExitInterrupted;
-  DFIN_TRY_VOID(setup.Open(o.common, RequestOf(o, prompt, times)));
+  DFIN_TRY(const DraftBridge draft_bridge, LoadDraftBridge(o.common, prompt.text.tokenizer, /*raw=*/!o.chat));
+  EngineSetup::Request request = RequestOf(o, prompt, times);
+  request.draft_bridge = draft_bridge;
+  DFIN_TRY_VOID(setup.Open(o.common, request));
   Engine& engine = *setup.engine;
   times.head_outputs = engine.spec().vocab_size;
   DFIN_TRY(Session session, engine.NewSession());
@@ -321,7 +324,7 @@ Result<int> RunRun(const RunOptions& o) {
                 .max_new = o.max_new,
                 .sampling = sampling,
                 .stops = o.stops};
-  DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(engine, tokenizer));
+  DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(engine, tokenizer, draft_bridge.bridge));
   PrefixCache nothing_kept(0);
   std::optional<BackendTimes> prompt_times;  // when the first token was there
   const BackendTimes load_times = times;

@@ -88,12 +88,15 @@ Result<int> RunServe(ServeOptions& o) {
   DFIN_TRY_VOID(Complete(&o));
   EngineSetup setup(/*end_after=*/2);
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
-  DFIN_TRY_VOID(setup.Open(
-      o.common,
-      {.tokenizer_bytes = text.bytes, .prefix_checkpoints = kPrefixes, .sequences = o.parallel, .generates = true}));
+  DFIN_TRY(const DraftBridge draft_bridge, LoadDraftBridge(o.common, text.tokenizer, /*raw=*/false));
+  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes,
+                                      .prefix_checkpoints = kPrefixes,
+                                      .sequences = o.parallel,
+                                      .generates = true,
+                                      .draft_bridge = draft_bridge}));
   setup.StopProgress();
   DFIN_TRY(const std::unique_ptr<PrefixFiles> prefixes, OpenPrefixFiles(o, setup));
-  DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(*setup.engine, text.tokenizer.get()));
+  DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(*setup.engine, text.tokenizer.get(), nullptr));
   Server server(*setup.engine, setup.monitor, *text.tokenizer, o.server,
                 {prefixes.get(), drafting.get(), &setup.logger});
   DFIN_TRY_VOID(server.Start());

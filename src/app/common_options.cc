@@ -45,8 +45,8 @@ void CommonOptions::AddTo(CLI::App& app) {
                  "Folder of dense weights in 12 bits, made by pack --dense: same results, less memory")
       ->type_name("DIR");
   app.add_option("--draft", draft,
-                 "Check several likely tokens in one step, same answer: auto (while it pays), off, ngram or dspark");
-  app.add_option("--draft-model", draft_model, "Model that drafts")->type_name("DIR");
+                 "Check several likely tokens in one step, same answer: auto (while it pays), off, ngram, dspark or qwen");
+  app.add_option("--draft-model", draft_model, "Model that drafts: a DSpark drafter, or for raw completion a Qwen3 model")->type_name("DIR");
   app.add_option("--max-drafts", max_drafts, "Most drafted tokens of a step, 1 to 7 (default: 7)")
       ->check([](const std::string& text) { return CheckWhole(text, 1); });
 }

@@ -10,19 +10,20 @@ Result<DraftMode> ParseDraft(const std::string& draft) {
   if (draft == "off") return DraftMode::kOff;
   if (draft == "ngram") return DraftMode::kNgram;
   if (draft == "dspark") return DraftMode::kDspark;
-  if (draft == "qwen") return Refuse("--draft qwen: not built into this version; expected auto, off, ngram or dspark");
-  return Refuse("--draft " + draft + ": expected auto, off, ngram or dspark");
+  if (draft == "qwen") return DraftMode::kQwen;
+  return Refuse("--draft " + draft + ": expected auto, off, ngram, dspark or qwen");
 }
 
 }  // namespace
 
 Status SetDraftOptions(const CommonOptions& options, bool generates, EngineOptions* engine_options) {
   DFIN_TRY(const DraftMode mode, ParseDraft(options.draft));
-  const bool takes_model = mode == DraftMode::kAuto || mode == DraftMode::kDspark;
+  const bool is_model = mode == DraftMode::kDspark || mode == DraftMode::kQwen;
+  const bool takes_model = mode == DraftMode::kAuto || is_model;
   if (!options.draft_model.empty() && !takes_model)
     return Refuse("--draft-model: does nothing with --draft " + options.draft);
-  if (options.draft_model.empty() && mode == DraftMode::kDspark)
-    return Refuse("--draft dspark: expected the folder of a drafter too: give --draft-model");
+  if (options.draft_model.empty() && is_model)
+    return Refuse("--draft " + options.draft + ": expected the folder of a drafter too: give --draft-model");
   if (!generates &&
       (!options.draft_model.empty() || (mode != DraftMode::kAuto && mode != DraftMode::kOff) || options.max_drafts))
     return Refuse("--draft, --max-drafts: this command does not draft, only run, chat, serve and bench draft do");
@@ -41,14 +42,16 @@ std::vector<TokenId> StopTokens(const Tokenizer* tokenizer, const ModelSpec& spe
   return {ids.begin(), ids.end()};
 }
 
-Result<std::unique_ptr<Drafting>> MakeDrafting(Engine& engine, const Tokenizer* tokenizer) {
-  DraftingSetup setup{.stop_tokens = StopTokens(tokenizer, engine.spec())};
+Result<std::unique_ptr<Drafting>> MakeDrafting(Engine& engine, const Tokenizer* tokenizer,
+                                               std::shared_ptr<const TokenBridge> bridge) {
+  DraftingSetup setup{.stop_tokens = StopTokens(tokenizer, engine.spec()), .bridge = std::move(bridge)};
   if (tokenizer != nullptr) {
     setup.first_special = tokenizer->base();
     setup.usable_vocab = tokenizer->token_count();
   }
   // A drafter that was asked for by name drafts alone.
-  setup.ngram = engine.plan().draft_by != DraftMode::kDspark;
+  const DraftMode by = engine.plan().draft_by;
+  setup.ngram = by == DraftMode::kAuto || by == DraftMode::kNgram;
   return Drafting::ForPlan(engine, std::move(setup));
 }
 

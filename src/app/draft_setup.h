@@ -20,7 +20,8 @@ Status SetDraftOptions(const CommonOptions& options, bool generates, EngineOptio
 // Ids that end an answer. `tokenizer` null: only ids are spoken.
 std::vector<TokenId> StopTokens(const Tokenizer* tokenizer, const ModelSpec& spec);
 
-// As the engine's plan has room for; null: without.
-Result<std::unique_ptr<Drafting>> MakeDrafting(Engine& engine, const Tokenizer* tokenizer);
+// As the engine's plan has room for; null: without. `bridge`: see app/draft_bridge.h.
+Result<std::unique_ptr<Drafting>> MakeDrafting(Engine& engine, const Tokenizer* tokenizer,
+                                               std::shared_ptr<const TokenBridge> bridge);
 
 }  // namespace deltafin

@@ -30,7 +30,11 @@ void EngineSetup::StopProgress() {
 Status EngineSetup::Open(const CommonOptions& options, const Request& request) {
   DFIN_TRY(EngineOptions engine_options, options.ToEngineOptions());
   DFIN_TRY_VOID(SetDraftOptions(options, request.generates, &engine_options));
-  engine_options.tokenizer_bytes = request.tokenizer_bytes;
+  if (!request.draft_bridge.left_out.empty()) {
+    logger.Warn(request.draft_bridge.left_out + ": goes on without it");
+    engine_options.draft_model.clear();
+  }
+  engine_options.tokenizer_bytes = request.tokenizer_bytes + request.draft_bridge.bytes;
   engine_options.usage_counts = request.usage_counts;
   engine_options.result_logit_rows = request.result_logit_rows;
   engine_options.result_tap_rows = request.result_tap_rows;

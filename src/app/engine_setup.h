@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "app/common_options.h"
+#include "app/draft_bridge.h"
 #include "app/interrupt.h"
 #include "app/progress_view.h"
 #include "app/terminal.h"
@@ -47,6 +48,7 @@ struct EngineSetup {
     std::span<const TokenId> prompt = {};  // refused before anything large is read, if it cannot be fed
     bool usage_counts = true;              // see EngineOptions
     bool generates = false;                // tokens: drafting is of use
+    DraftBridge draft_bridge = {};             // its bytes are counted here, beside tokenizer_bytes
     // See EngineContext.
     std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap_backend = {};
   };

@@ -25,7 +25,7 @@ Result<TextModel> LoadTextModel(const std::string& folder) {
     return Failure(std::move(error));
   }
   TextModel model;
-  model.tokenizer = std::make_unique<Tokenizer>(std::move(*loaded));
+  model.tokenizer = std::make_shared<const Tokenizer>(std::move(*loaded));
   const uint64_t after = ResidentBytes();
   model.bytes = after > before ? after - before : 0;
   return model;

@@ -14,7 +14,7 @@
 namespace deltafin {
 
 struct TextModel {
-  std::unique_ptr<Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer> tokenizer;
   uint64_t bytes = 0;  // resident memory that loading it took
 };
 

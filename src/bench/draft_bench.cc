@@ -32,8 +32,7 @@ class DraftBench {
       DFIN_TRY_VOID(Measure(texts, "", DraftBenchRow::kPlain));  // a first time, so that caches hold what they can
       rows_.pop_back();
       DFIN_TRY_VOID(Measure(texts, "", DraftBenchRow::kPlain));
-      for (const char* drafter : {"ngram", "dspark"}) {
-        if (std::string(drafter) == "dspark" && !engine_.plan().draft_model) continue;
+      for (const std::string& drafter : Drafters()) {
         for (const int64_t drafts : options_.widths) DFIN_TRY_VOID(Measure(texts, drafter, drafts));
       }
       DFIN_TRY_VOID(Measure(texts, "auto", DraftBenchRow::kAuto));
@@ -42,12 +41,21 @@ class DraftBench {
   }
 
  private:
+  std::vector<std::string> Drafters() const {
+    std::vector<std::string> out = {"ngram"};
+    const std::optional<DraftKind> kind = engine_.draft_kind();
+    if (kind == DraftKind::kDspark) out.push_back("dspark");
+    if (kind == DraftKind::kQwen && options_.bridge != nullptr) out.push_back("qwen");
+    return out;
+  }
+
   Result<std::unique_ptr<Drafting>> MakeDrafting(const std::string& drafter, int64_t drafts) {
     DraftingSetup setup{.stop_tokens = options_.stop_tokens,
                         .first_special = options_.first_special,
                         .usable_vocab = options_.usable_vocab};
     setup.ngram = drafter == "ngram" || drafter == "auto";
-    setup.draft_model = engine_.plan().draft_model && (drafter == "dspark" || drafter == "auto");
+    setup.draft_model = drafter == "dspark" || drafter == "qwen" || drafter == "auto";
+    setup.bridge = options_.bridge;
     const int64_t most = engine_.plan().draft_rows - 1;
     setup.limits = {.most = drafts == DraftBenchRow::kAuto ? most : drafts, .always = drafts > 0};
     return Drafting::ForPlan(engine_, std::move(setup));

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct DraftBenchOptions {
   std::vector<int64_t> widths;  // numbers of drafts
   int64_t new_tokens = 0;       // of each prompt
   std::vector<TokenId> stop_tokens;
-  TokenId first_special = 0;  // these two: see Drafting::ForPlan
+  TokenId first_special = 0;  // these three: see Drafting::ForPlan
   int64_t usable_vocab = 0;
+  std::shared_ptr<const TokenBridge> bridge = {};
   CancelToken cancel;
   std::function<void(const std::string& what)> progress;  // empty: none
 };

@@ -31,32 +31,61 @@ class DraftModel::Target final : public DsparkTarget {
   const int head_unit_;
 };
 
-DraftModel::DraftModel(DsparkWeights weights) : weights_(std::move(weights)) {}
-
 Result<std::unique_ptr<DraftModel>> DraftModel::Open(const std::string& folder, const ModelSpec& target) {
-  DFIN_TRY(DsparkWeights weights, DsparkWeights::Open(folder, target));
-  return std::unique_ptr<DraftModel>(new DraftModel(std::move(weights)));
+  DFIN_TRY(const DraftKind kind, DraftKindOf(folder));
+  std::unique_ptr<DraftModel> model(new DraftModel());
+  if (kind == DraftKind::kDspark) {
+    DFIN_TRY(model->dspark_, DsparkWeights::Open(folder, target));
+    return model;
+  }
+  const std::string config = folder + "/config.json";
+  Qwen qwen;
+  DFIN_TRY(const std::string json, ReadDraftConfig(config));
+  DFIN_TRY(qwen.config, QwenConfig::Parse(json, config));
+  DFIN_TRY(qwen.weights, DraftTensors::Open(folder + "/model.safetensors", QwenTensors(qwen.config), "Qwen3"));
+  model->qwen_ = std::move(qwen);
+  return model;
 }
 
 DsparkOptions DraftModel::Options(int64_t context, int64_t pass_rows) {
   return {.context = std::min(context, kLongestContext), .pass_rows = pass_rows};
 }
 
+// Its tokens may be shorter than those of the model.
+QwenModelOptions DraftModel::QwenOptions(int64_t context) const {
+  const int64_t longest = std::min(context + context / 2, kLongestContext) + QwenDrafter::kMostOwn;
+  return {.capacity = std::min(longest, qwen_->config.positions)};
+}
+
 uint64_t DraftModel::Bytes(int64_t context, int64_t pass_rows) const {
-  return weights_.bytes() + DsparkDrafter::Bytes(weights_.config(), Options(context, pass_rows));
+  if (qwen_) return qwen_->weights.bytes() + QwenModel::Bytes(qwen_->config, QwenOptions(context));
+  return dspark_->bytes() + DsparkDrafter::Bytes(dspark_->config(), Options(context, pass_rows));
+}
+
+WorkspaceLimits DraftModel::Workspace() const {
+  return qwen_ ? QwenModel::Workspace(qwen_->config) : DsparkDrafter::Workspace(dspark_->config());
 }
 
 Status DraftModel::Load(TensorStore& dense, Backend& backend, int head_unit, CancelToken cancel) {
-  DFIN_CHECK(dense.IsResident(head_unit), "the plan keeps the output matrix for a draft model");
-  DFIN_TRY_VOID(weights_.Load(cancel));
   backend_ = &backend;
+  if (qwen_) return qwen_->weights.Load(cancel);
+  DFIN_CHECK(dense.IsResident(head_unit), "the plan keeps the output matrix for a draft model");
+  DFIN_TRY_VOID(dspark_->Load(cancel));
   target_ = std::make_shared<Target>(dense, backend, head_unit);
   return {};
 }
 
-Result<std::unique_ptr<DsparkDrafter>> DraftModel::NewDrafter(const DsparkOptions& options) {
+Result<std::unique_ptr<DsparkDrafter>> DraftModel::NewDspark(const DsparkOptions& options) {
   DFIN_CHECK(target_ != nullptr, "loaded before");
-  return DsparkDrafter::Create(weights_, *backend_, *target_, options);
+  return DsparkDrafter::Create(*dspark_, *backend_, *target_, options);
+}
+
+Result<std::unique_ptr<QwenDrafter>> DraftModel::NewQwen(std::shared_ptr<const TokenBridge> bridge, int64_t context,
+                                                         int64_t most) {
+  DFIN_CHECK(qwen_ && backend_ != nullptr, "loaded before");
+  DFIN_TRY_VOID(QwenDrafter::CheckVocabulary(qwen_->config, bridge->drafter()));
+  DFIN_TRY(auto model, QwenModel::Create(qwen_->config, qwen_->weights, *backend_, QwenOptions(context)));
+  return std::make_unique<QwenDrafter>(std::move(model), std::move(bridge), most);
 }
 
 WorkspaceLimits Larger(const WorkspaceLimits& a, const WorkspaceLimits& b) {

@@ -56,7 +56,13 @@ Result<std::unique_ptr<Drafting>> Drafting::ForPlan(Engine& engine, DraftingSetu
     DFIN_TRY(auto ngram, NgramDrafter::Create({plan.context + 1, std::move(setup.stop_tokens), setup.first_special}));
     drafters.push_back(std::move(ngram));
   }
-  if (setup.draft_model && plan.draft_model) {
+  const std::optional<DraftKind> kind = setup.draft_model ? engine.draft_kind() : std::nullopt;
+  if (kind == DraftKind::kQwen && setup.bridge != nullptr) {
+    DFIN_TRY(auto qwen, engine.NewQwenDrafter(std::move(setup.bridge), setup.limits.most));
+    options.observer = qwen.get();
+    drafters.push_back(std::move(qwen));
+  }
+  if (kind == DraftKind::kDspark) {
     DFIN_TRY(auto dspark, engine.NewDsparkDrafter(setup.usable_vocab));
     options.observer = dspark.get();
     drafters.push_back(std::move(dspark));

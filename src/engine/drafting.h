@@ -63,6 +63,7 @@ struct DraftingSetup {
   int64_t usable_vocab = 0;               // ids from here on are never sampled; 0: unknown
   bool ngram = true;                      // who may draft
   bool draft_model = true;                // if the plan has one
+  std::shared_ptr<const TokenBridge> bridge = {};  // for a draft model that reads text; null: it does not draft
   DraftLimits limits = {};
 };
 

@@ -19,6 +19,8 @@ namespace {
 // Request tables, ring and thread stacks of the readers.
 constexpr uint64_t kIoBytes = 4u << 20;
 
+DraftKind KindOf(DraftMode named) { return named == DraftMode::kQwen ? DraftKind::kQwen : DraftKind::kDspark; }
+
 // How long the end of a process waits for reads in flight.
 constexpr double kPatienceSeconds = 2;
 
@@ -138,8 +140,13 @@ void Engine::Parts::WarnDegraded(int32_t drive, const std::string& reason) {
 // Where it was not asked for by name, a draft model that cannot be used is no reason to refuse the whole.
 Status Engine::Parts::OpenDraftModel(const EngineOptions& options, Logger& warnings) {
   if (options.draft_model.empty() || options.draft == DraftMode::kOff || options.draft == DraftMode::kNgram) return {};
+  const bool by_name = options.draft != DraftMode::kAuto;
   Result<std::unique_ptr<DraftModel>> opened = DraftModel::Open(options.draft_model, spec());
-  if (!opened && options.draft == DraftMode::kDspark) return FailWith(std::move(opened), "--draft-model");
+  if (!opened && by_name) return FailWith(std::move(opened), "--draft-model");
+  if (by_name && (*opened)->kind() != KindOf(options.draft))
+    return Fail(ErrorCode::kUnsupported, "--draft-model ", options.draft_model, ": holds a ",
+                (*opened)->kind() == DraftKind::kQwen ? "Qwen3 model: give --draft qwen, or leave --draft out"
+                                                      : "DSpark drafter: give --draft dspark, or leave --draft out");
   if (!opened) {
     warnings.Warn(Cat("--draft-model: ", opened.error().message(), ": goes on without it"));
     return {};
@@ -167,6 +174,7 @@ Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& warnings) {
   facts.io_bytes = kIoBytes;
   facts.huge_pages = GetsHugePages();
   facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(Workspace(rows)); };
+  facts.draft_needs_output_matrix = draft_model != nullptr && draft_model->needs_output_matrix();
   if (draft_model != nullptr)
     facts.draft_model_bytes = [&](int64_t context, int64_t rows) { return draft_model->Bytes(context, rows); };
   DFIN_TRY(plan, MemoryPlan::Make(options, spec, facts));
@@ -442,11 +450,21 @@ Status Engine::Accept(Session& session, KdaReplay& replay, std::span<const Token
 }
 
 Result<std::unique_ptr<DsparkDrafter>> Engine::NewDsparkDrafter(int64_t usable_vocab, bool round_to_bf16) {
-  DFIN_CHECK(parts_->draft_model != nullptr, "the plan has a draft model");
+  DFIN_CHECK(draft_kind() == DraftKind::kDspark, "the plan has such a draft model");
   DsparkOptions options = DraftModel::Options(parts_->plan.context, parts_->plan.chunk);
   options.usable_vocab = usable_vocab;
   options.round_to_bf16 = round_to_bf16;
-  return parts_->draft_model->NewDrafter(options);
+  return parts_->draft_model->NewDspark(options);
+}
+
+Result<std::unique_ptr<QwenDrafter>> Engine::NewQwenDrafter(std::shared_ptr<const TokenBridge> bridge, int64_t most) {
+  DFIN_CHECK(draft_kind() == DraftKind::kQwen, "the plan has such a draft model");
+  return parts_->draft_model->NewQwen(std::move(bridge), parts_->plan.context, most);
+}
+
+std::optional<DraftKind> Engine::draft_kind() const {
+  if (parts_->draft_model == nullptr) return std::nullopt;
+  return parts_->draft_model->kind();
 }
 
 uint64_t Engine::payload_bytes() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,7 +17,9 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "draft/draft_kind.h"
 #include "draft/dspark_drafter.h"
+#include "draft/qwen_drafter.h"
 #include "engine/engine_options.h"
 #include "engine/forecast.h"
 #include "engine/memory_plan.h"
@@ -142,8 +145,12 @@ class Engine {
              CancelToken cancel);
   Status Accept(Session& session, KdaReplay& replay, std::span<const TokenId> tokens, int64_t rows);
 
-  // Of the draft model, which the plan must have: for one conversation. See DsparkOptions.
+  // What drafts beside it; empty: the plan has no draft model.
+  std::optional<DraftKind> draft_kind() const;
+  // Of the draft model, which must be of that kind: for one conversation. See DsparkOptions.
   Result<std::unique_ptr<DsparkDrafter>> NewDsparkDrafter(int64_t usable_vocab, bool round_to_bf16 = true);
+  // See DraftModel::NewQwen.
+  Result<std::unique_ptr<QwenDrafter>> NewQwenDrafter(std::shared_ptr<const TokenBridge> bridge, int64_t most);
 
   // Payload of weights read so far, asked for or not: counters() of what a step costs, without their price.
   uint64_t payload_bytes() const;

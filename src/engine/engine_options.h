@@ -24,6 +24,7 @@ enum class DraftMode : uint8_t {
   kAuto,   // what there is room for, while it pays
   kNgram,  // this one, while it pays; refused without room
   kDspark,  // this one, from draft_model; refused where it does not fit the model or the memory
+  kQwen,    // the same
 };
 
 struct EngineOptions {
@@ -54,7 +55,7 @@ struct EngineOptions {
   int64_t sequences = 1;           // --parallel: sessions that are in use at once
   int64_t prefix_checkpoints = 0;  // that a prefix cache should have room for, where memory allows
   DraftMode draft = DraftMode::kOff;  // --draft; only where tokens are generated
-  std::string draft_model = {};       // --draft-model: folder of a model that drafts; kAuto and kDspark
+  std::string draft_model = {};       // --draft-model: folder of a model that drafts; kAuto, kDspark, kQwen
   int64_t max_drafts = 0;             // --max-drafts: 1 to kMostDrafts; 0 = default
   // Rows that the caller keeps in memory as results: logits of every token, and with taps every intermediate value.
   int64_t result_logit_rows = 0;

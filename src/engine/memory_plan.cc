@@ -131,7 +131,7 @@ class Planner {
       return Fail(ErrorCode::kInvalidArgument, "--draft: a step with the drafts has ", WantedDraftRows(),
                   " rows: expected --chunk and --context to allow as many, got ", limit, ": raise them");
     plan_.draft_bytes = DraftBytes(plan_.draft_rows);
-    plan_.draft_model = options_.draft == DraftMode::kDspark;
+    plan_.draft_model = options_.draft == DraftMode::kDspark || options_.draft == DraftMode::kQwen;
     return {};
   }
 
@@ -152,9 +152,9 @@ class Planner {
                         model <= above_floor - dense - room;
   }
 
-  // It multiplies with the model's output matrix.
+  // A DSpark drafter multiplies with the model's output matrix.
   Status CheckDraftModel() {
-    if (!plan_.draft_model || plan_.residency.resident.back()) return {};
+    if (!plan_.draft_model || !facts_.draft_needs_output_matrix || plan_.residency.resident.back()) return {};
     if (options_.draft == DraftMode::kDspark)
       return Fail(ErrorCode::kOutOfMemory,
                   "--draft dspark: expected the model's output matrix in memory, and the budget of ",

@@ -33,6 +33,7 @@ struct MemoryFacts {
   std::function<uint64_t(int64_t rows)> workspace_bytes;
   // What a draft model needs in conversations of so many tokens with steps of so many rows; empty: there is none.
   std::function<uint64_t(int64_t context, int64_t rows)> draft_model_bytes = {};
+  bool draft_needs_output_matrix = true;  // the model's, in memory
 };
 
 struct MemoryRow {

@@ -85,6 +85,39 @@ TEST(Draft, AModelThatCannotDraftIsRefusedByNameAndLeftOutByAuto) {
   EXPECT_NE(left_out.err.find("goes on without it"), std::string::npos) << left_out.err;
 }
 
+TEST(Draft, AQwenModelDraftsRawCompletionAndLeavesChatsToOthers) {
+  const std::string folder = test::RepoPath("models/qwen3-nano");
+  const std::string plain = RunNano({"--draft", "off", "--ids"}).out;
+  EXPECT_GT(plain.size(), 48u);
+  const auto named = RunNano({"--draft", "qwen", "--draft-model", folder, "--ids", "--stats"});
+  EXPECT_EQ(named.exit_code, 0) << named.err;
+  EXPECT_EQ(named.out, plain);
+  EXPECT_NE(named.err.find("draft model"), std::string::npos) << "the plan has a row for it: " << named.err;
+  EXPECT_EQ(RunNano({"--draft-model", folder, "--ids"}).out, plain);
+  const Json stats = LastLine(RunNano({"--draft-model", folder, "--json"}).out);
+  EXPECT_EQ(stats["drafts"]["drafters"][1]["name"], "qwen");
+  const auto chat = RunNano({"--draft-model", folder, "--chat"});
+  EXPECT_EQ(chat.exit_code, 0) << chat.err;
+  EXPECT_NE(chat.err.find("goes on without it"), std::string::npos) << chat.err;
+  const auto other = RunNano({"--draft", "dspark", "--draft-model", folder});
+  EXPECT_EQ(other.exit_code, 3) << other.err;
+  EXPECT_NE(other.err.find("--draft qwen"), std::string::npos) << other.err;
+}
+
+TEST(Draft, IdsAloneAreDraftedByAQwenModelToo) {
+  const std::vector<std::string> base = {"run",          "--model",   test::NanoFolder(), "--no-state", "--ids",
+                                         "--prompt-ids", "464,12,77", "--max-new",        "24",         "--draft"};
+  const auto run = [&](std::vector<std::string> more) {
+    test::ProcessOptions options;
+    options.arguments = base;
+    options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+    const auto r = test::RunProcess(DELTAFIN_PROGRAM, options);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return r.out;
+  };
+  EXPECT_EQ(run({"qwen", "--draft-model", test::RepoPath("models/qwen3-nano")}), run({"off"}));
+}
+
 TEST(Draft, CommandsThatGenerateNothingRefuseIt) {
   const test::TempFolder folder;
   test::ProcessOptions options;
