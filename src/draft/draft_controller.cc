@@ -103,13 +103,27 @@ void DraftController::Compare(Known& known, std::span<const TokenId> tokens) {
   }
 }
 
+// A stall is not the drafts' doing: one alone is not held against them, unless another follows or it is too often.
+double DraftController::Charged(const DraftedStep& step, double plain, StepCosts::Learned learned) {
+  const double took = std::min(step.seconds / plain, StepCosts::kMostRatio * static_cast<double>(step.rows));
+  if (learned == StepCosts::Learned::kDoubted && since_forgiven_ >= kForgiveEvery) {
+    since_forgiven_ = 0;
+    forgiven_ = std::max(took - costs_.Ratio(step.rows), 0.0);
+    return took - forgiven_;
+  }
+  const double too_long = learned == StepCosts::Learned::kConfirmed ? forgiven_ : 0;
+  if (learned != StepCosts::Learned::kYes) forgiven_ = 0;
+  return took + too_long;
+}
+
 void DraftController::Record(const DraftedStep& step, std::span<const TokenId> tokens) {
   const bool drafted = step.rows > 1;
   const auto emitted_tokens = static_cast<int64_t>(tokens.size());
   DFIN_CHECK(!drafted || (step.drafter >= 0 && step.drafter < static_cast<int32_t>(known_.size())), "no such drafter");
   const double plain = costs_.plain_seconds();
   const bool known_before = costs_.known();
-  costs_.Record(step.rows, step.seconds);
+  const StepCosts::Learned learned = costs_.Record(step.rows, step.seconds);
+  const double charged = drafted && plain > 0 ? Charged(step, plain, learned) : 1;
   for (int32_t d = 0; d < static_cast<int32_t>(known_.size()); ++d) {
     Known& known = known_[static_cast<size_t>(d)];
     known.since_probe += emitted_tokens;
@@ -124,15 +138,14 @@ void DraftController::Record(const DraftedStep& step, std::span<const TokenId> t
     }
   }
   if (known_before && plain > 0) {
-    // A stall is not the drafts' doing.
-    const double most = StepCosts::kMostRatio * static_cast<double>(step.rows) * plain;
-    const double spent = (drafted ? std::min(step.seconds, most) : plain) + asked_seconds_;
+    const double spent = charged + asked_seconds_ / plain;
     const auto emitted = static_cast<double>(emitted_tokens);
-    balance_ = std::min(balance_ + emitted - spent / plain + kShare * emitted, kMostBalance);
+    balance_ = std::min(balance_ + emitted - spent + kShare * emitted, kMostBalance);
   }
   drafted_since_plain_ = drafted ? drafted_since_plain_ + 1 : 0;
   plain_tokens_ = drafted ? 0 : plain_tokens_ + 1;
-  if (plain_tokens_ > 0 && plain_tokens_ % kForgetEvery == 0) costs_.Forget();
+  since_forgiven_ += emitted_tokens;
+  if (plain_tokens_ == kFirstForget || (plain_tokens_ > 0 && plain_tokens_ % kForgetEvery == 0)) costs_.Forget();
   state_ = drafted                ? DraftState::kDrafting
            : !known_before        ? DraftState::kMeasuring
            : refused_for_balance_ ? DraftState::kSpent

@@ -6,8 +6,8 @@
 // for n-grams; a drafter that costs something is asked ever more rarely). So a text that has begun to repeat itself is
 // noticed without paying for it. An account bounds the damage where estimates are wrong: drafting over n tokens never
 // loses more than kFirstBalance + kShare * n plain steps, and beyond that one step: kTrust and what it cost more than
-// was known. Learned figures outlive a request. No time, no randomness, no memory taken after construction.
-// Thread-compatible.
+// was known; and in kForgiveEvery tokens what one stalled step took too long. Learned figures outlive a request. No
+// time, no randomness, no memory taken after construction. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -48,10 +48,14 @@ class DraftController {
   static constexpr double kFirstBalance = 1, kShare = 0.01, kMostBalance = 4;  // in plain steps
   // A drafter that was right this often over so many proposals, checked or watched, may go so far beyond the balance.
   static constexpr double kTrust = 1.5, kTrustedChance = 0.8, kTrustedAfter = 5;
-  static constexpr int64_t kPlainEvery = 24;     // drafted steps, after which a plain one is measured
+  // Drafted steps, after which a plain one is measured; fewer while it is not well known.
+  static constexpr int64_t kPlainEvery = 24, kFirstPlainEvery = 4;
   static constexpr int64_t kFirstProbe = 16;     // tokens between proposals that cost something and do not pay, ...
   static constexpr int64_t kRarestProbe = 1024;  // ... growing up to this
-  static constexpr int64_t kForgetEvery = 128;   // plain tokens after which measured costs count less
+  // Plain tokens after which measured costs count less: first soon, as what ended drafting may have passed.
+  static constexpr int64_t kFirstForget = 32, kForgetEvery = 128;
+  // Tokens in which one step that stalled is not held against the drafts.
+  static constexpr int64_t kForgiveEvery = 512;
 
   DraftController(int32_t drafters, DraftLimits limits);
 
@@ -87,10 +91,14 @@ class DraftController {
   };
 
   double Overhead(const Known& known) const;
+  // Plain steps that a step of drafts is held to have taken.
+  double Charged(const DraftedStep& step, double plain, StepCosts::Learned learned);
   // Plain steps that a step with these chances may lose at most.
   double MayLose(const DraftRecord& record, const DraftChances& chances) const;
   void Compare(Known& known, std::span<const TokenId> tokens);
-  bool PlainIsDue() const { return drafted_since_plain_ >= kPlainEvery; }
+  bool PlainIsDue() const {
+    return drafted_since_plain_ >= (costs_.count(1) < StepCosts::kFirstPlain ? kFirstPlainEvery : kPlainEvery);
+  }
 
   DraftLimits limits_;
   std::vector<Known> known_;
@@ -100,6 +108,8 @@ class DraftController {
   double asked_seconds_ = 0;  // for proposals of this step
   bool refused_for_balance_ = false;
   int64_t drafted_since_plain_ = 0, plain_tokens_ = 0;
+  double forgiven_ = 0;  // plain steps that the last forgiven step took too long
+  int64_t since_forgiven_ = kForgiveEvery;
 };
 
 }  // namespace deltafin

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -16,6 +17,8 @@ constexpr int64_t kLongSincePlain = 8;
 constexpr double kLateWeight = 0.5;
 // A plain step that takes longer than this times the usual is a drive that stalled, not a cost to learn.
 constexpr double kOutlier = 4;
+// ... and one alone that takes longer than this is not believed at all.
+constexpr double kDoubtfulPlain = 2;
 constexpr double kRecordDecay = 0.9;
 // Nothing is ever certain.
 constexpr double kBestChance = 0.98;
@@ -26,23 +29,39 @@ double Usual(int64_t rows, int64_t from_rows) {
 
 }  // namespace
 
-void StepCosts::Record(int64_t rows, double seconds) {
+StepCosts::Learned StepCosts::Record(int64_t rows, double seconds) {
   DFIN_CHECK(rows >= 1 && rows <= kMostDrafts + 1, "a step has 1 to kMostDrafts + 1 rows");
   const auto r = static_cast<size_t>(rows);
   const auto count = static_cast<double>(counts_[r]);
+  Learned learned = Learned::kYes;
   if (rows == 1) {
+    const int64_t since_plain_before = std::exchange(since_plain_, 0);
+    if (counts_[1] > 0 && seconds > kDoubtfulPlain * plain_ && !doubted_[1]) {
+      doubted_[1] = true;
+      return Learned::kDoubted;
+    }
+    doubted_[1] = false;
     if (counts_[1] > 0) seconds = std::min(seconds, kOutlier * plain_);
-    const double weight = since_plain_ >= kLongSincePlain ? kLateWeight : kPlainWeight;
-    plain_ += (seconds - plain_) * std::max(weight, 1 / (count + 1));
-    since_plain_ = 0;
+    double weight = std::max(since_plain_before >= kLongSincePlain ? kLateWeight : kPlainWeight, 1 / (count + 1));
+    // Of the first few, those may have stalled that took much longer.
+    if (counts_[1] <= kFirstPlain && seconds * kDoubtfulPlain < plain_) weight = 1;
+    plain_ += (seconds - plain_) * weight;
   } else {
-    if (!known() || plain_ <= 0) return;
+    if (!known() || plain_ <= 0) return learned;
     ++since_plain_;
     const double ratio = std::min(seconds / plain_, kMostRatio * static_cast<double>(rows));
     const double before = Ratio(rows);
+    const bool slow = ratio > kDoubtful * before;
+    if (slow && !doubted_[r]) {
+      doubted_[r] = true;
+      return Learned::kDoubted;
+    }
+    if (slow) learned = Learned::kConfirmed;
+    doubted_[r] = false;
     ratios_[r] = before + (ratio - before) * std::max(kRatioWeight, 1 / (count + 2));
   }
   ++counts_[r];
+  return learned;
 }
 
 void StepCosts::Forget() {

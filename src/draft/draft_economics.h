@@ -22,7 +22,13 @@ class StepCosts {
   // Of a step, to each of its rows: rows that share nothing cost 1; what is above is a stall.
   static constexpr double kMostRatio = 1.25;
 
-  void Record(int64_t rows, double seconds);
+  // A step of several rows that takes so many times what is known is believed when the next of as many rows does too:
+  // one alone is a stall.
+  static constexpr double kDoubtful = 1.5;
+  static constexpr uint64_t kFirstPlain = 3;  // plain steps until what one takes is well known
+  enum class Learned : uint8_t { kYes, kDoubted, kConfirmed };
+
+  Learned Record(int64_t rows, double seconds);
   // A part of what was learned about several rows is given up for what is usual.
   void Forget();
 
@@ -35,6 +41,7 @@ class StepCosts {
  private:
   std::array<double, kMostDrafts + 2> ratios_ = {};  // by rows
   std::array<uint64_t, kMostDrafts + 2> counts_ = {};
+  std::array<bool, kMostDrafts + 2> doubted_ = {};  // the last step with so many rows
   double plain_ = 0;
   int64_t since_plain_ = 0;  // steps of several rows
 };

@@ -206,6 +206,58 @@ TEST(Controller, AStallDuringADraftedStepDoesNotEndDrafting) {
   EXPECT_GT(run.drafted_steps(), 15);
 }
 
+// One drafted step after the other may be the one that stalls: drafting goes on at once.
+TEST(Controller, AStallAnywhereCostsNoMoreThanItself) {
+  for (int64_t at = 2; at <= 40; ++at) {
+    Decoding smooth({}), run({});
+    smooth.Until(300);
+    int64_t steps = 0;
+    double stalled = 0;
+    run.world().cost = [&](int64_t rows) {
+      const double usual = std::pow(rows, 0.69);
+      const double took = ++steps == at && rows > 1 ? usual * 3 : usual;
+      stalled += took - usual;
+      return took;
+    };
+    run.Until(300);
+    EXPECT_LT(run.seconds() - stalled, smooth.seconds() * 1.1 + 2) << at;
+  }
+}
+
+TEST(Controller, StepsThatAreSlowAgainAreBelieved) {
+  World world;
+  world.cost = [](int64_t rows) { return rows == 1 ? 1.0 : 1.2 * static_cast<double>(rows); };
+  world.right = [](int64_t position) { return position % 3 != 2; };
+  Decoding run(world);
+  run.Until(2000);
+  EXPECT_LT(run.loss(), 0.03 * 2000);
+}
+
+// Steps stall now and then, drafted ones and plain ones; what drafts bring is between much and nothing.
+TEST(Controller, IsNeverMuchSlowerThanPlainDecodingWhereStepsStall) {
+  constexpr int64_t kTokens = 3000;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    std::mt19937 random(seed);
+    const double power = 0.6 + 0.05 * (seed % 9), right = 0.1 * (seed % 11);
+    const uint32_t stalls = seed % 3 == 0 ? 0 : 30;  // of a thousand
+    World world;
+    world.proposal_seconds = seed % 2 == 0 ? 0 : 0.03;
+    world.belief = 0.9f;
+    world.right = [&](int64_t) { return static_cast<double>(random() % 1000) < 1000 * right; };
+    double stalled = 0, steps = 0;
+    world.cost = [&](int64_t rows) {
+      const double stall = random() % 1000 < stalls ? 4 : 0;
+      stalled += stall;
+      ++steps;
+      return std::pow(rows, power) + stall;
+    };
+    Decoding run(world);
+    run.Until(kTokens);
+    const double plain = kTokens * (1 + stalled / steps);
+    EXPECT_GT(plain / run.seconds(), 0.97) << "seed " << seed << ", power " << power << ", right " << right;
+  }
+}
+
 TEST(Controller, AlwaysMeansAlwaysAndAsWideAsProposed) {
   World world;
   world.right = [](int64_t) { return false; };

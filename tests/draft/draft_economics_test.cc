@@ -56,6 +56,22 @@ TEST(StepCosts, AStepThatStalledDoesNotCountInFull) {
   EXPECT_LT(costs.plain_seconds(), 1.7);
 }
 
+TEST(StepCosts, OneSlowStepIsDoubtedAndASecondIsBelieved) {
+  StepCosts costs = Plain();
+  EXPECT_EQ(costs.Record(4, 2.6), StepCosts::Learned::kYes);
+  const double before = costs.Ratio(4);
+  EXPECT_EQ(costs.Record(4, 4.9), StepCosts::Learned::kDoubted);
+  EXPECT_EQ(costs.Ratio(4), before);
+  EXPECT_EQ(costs.Record(4, 4.9), StepCosts::Learned::kConfirmed);
+  EXPECT_GT(costs.Ratio(4), before);
+}
+
+TEST(StepCosts, AFirstPlainStepThatStalledIsSoonForgotten) {
+  StepCosts costs = Plain(5);
+  costs.Record(1, 1);
+  EXPECT_EQ(costs.plain_seconds(), 1);
+}
+
 TEST(StepCosts, WhatAPlainStepCostsIsLearnedFasterAfterManyDraftedOnes) {
   StepCosts often = Plain(), seldom = Plain();
   for (int i = 0; i < 20; ++i) often.Record(1, 1);
