@@ -11,6 +11,7 @@ set(DELTAFIN_LAYERS
   "backend/cpu: backend tensor base"
   "checkpoint: backend spec tensor io base"
   "pack: checkpoint spec tensor io base"
+  "setup: pack checkpoint spec tensor io base"
   "cache: checkpoint backend spec tensor io base"
   "model: cache checkpoint backend spec tensor base"
   "draft: text checkpoint backend spec tensor io base"
@@ -19,7 +20,7 @@ set(DELTAFIN_LAYERS
   "bench: engine draft backend/cpu backend spec tensor io base"
   "server: engine text base"
   "doctor: engine pack backend/cpu backend checkpoint text spec tensor io base"
-  "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base doctor"
+  "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base doctor setup"
 )
 
 # deltafin_library(folder SOURCES a.cc b.cc [LINK lib...]): the library deltafin_<folder>, linked with the folders that the

@@ -24,6 +24,8 @@ THIRD_PARTY = {
     "hwy/": ["backend/cpu/*"],
     "CLI/": ["app/*.cc"],
     "httplib": ["server/http_server.cc"],
+    "curl/": ["setup/http_client.cc"],
+    "openssl/": ["setup/digest.cc"],
     "histedit": ["app/line_reader.cc"],
     "gtest/": [],
     "gmock/": [],
