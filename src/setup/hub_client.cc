@@ -161,7 +161,7 @@ Result<HttpResponse> HubClient::GetPage(const std::string& url, std::string& bod
   }
 }
 
-Result<std::string> HubClient::Resolve(CancelToken cancel) {
+Result<std::string> HubClient::ResolveRevision(CancelToken cancel) {
   const std::string url =
       Cat(options_.endpoint, "/api/models/", options_.repo, "/revision/", Encoded(options_.revision, false));
   std::string body;
@@ -174,7 +174,7 @@ Result<std::string> HubClient::Resolve(CancelToken cancel) {
 Result<HubListing> HubClient::List(const std::string& commit, CancelToken cancel) {
   commit_ = commit;
   if (commit.empty()) {
-    DFIN_TRY(commit_, Resolve(cancel));
+    DFIN_TRY(commit_, ResolveRevision(cancel));
   }
   const std::string first = Cat(options_.endpoint, "/api/models/", options_.repo, "/tree/", commit_, "?recursive=true");
   DFIN_TRY(const std::string origin, OriginOf(first));

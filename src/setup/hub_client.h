@@ -44,6 +44,8 @@ class HubClient {
 
   // Resolves the revision, or takes `commit` if it is not "", and reads the file list of that commit.
   Result<HubListing> List(const std::string& commit, CancelToken cancel);
+  // What the revision means now; changes nothing here.
+  Result<std::string> ResolveRevision(CancelToken cancel);
   // For a commit and files that are known already: instead of List().
   void UseCommit(const std::string& commit) { commit_ = commit; }
   const std::string& commit() const { return commit_; }
@@ -62,7 +64,6 @@ class HubClient {
   HubClient(HttpClient& http, Waiter& waiter, HubOptions options)
       : http_(http), waiter_(waiter), options_(std::move(options)) {}
   class Attempts;
-  Result<std::string> Resolve(CancelToken cancel);
   // The body of one page of the API, and its headers.
   Result<HttpResponse> GetPage(const std::string& url, std::string& body, CancelToken cancel);
   Status AcceptFile(const HubFile& file, const HttpResponse& response) const;
