@@ -1,0 +1,131 @@
+#include "app/setup_view.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "base/units.h"
+
+namespace deltafin {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kRateWindow = 20 * kSecond;
+
+}  // namespace
+
+void SetupView::PrintLine(const std::string& line) { terminal_.Write(line + "\n"); }
+
+double SetupView::Rate(int64_t now, uint64_t received) {
+  samples_.push_back({now, received});
+  while (samples_.size() > 2 && now - samples_.front().first > kRateWindow) samples_.pop_front();
+  const double seconds = SecondsBetween(samples_.front().first, now);
+  if (seconds <= 0 || received < samples_.front().second) return 0;
+  return static_cast<double>(received - samples_.front().second) / seconds;
+}
+
+void SetupView::Show(const SetupProgress& p) {
+  const std::lock_guard lock(mutex_);
+  const int64_t now = clock_.NowNs();
+  const bool often = terminal_.stderr_is_terminal() || json_;
+  const bool due = last_ == 0 || now - last_ >= (often ? kSecond / 2 : 10 * kSecond);
+  if (quiet_ && !json_) return;
+  if (!due) return;
+  last_ = now;
+  const double rate = Rate(now, p.bytes_received);
+  const uint64_t left = p.bytes_total - std::min(p.bytes_total, p.bytes_done);
+  if (json_) {
+    Json event;
+    event["event"] = "progress";
+    event["phase"] = p.phase;
+    event["files_done"] = p.files_done;
+    event["files_total"] = p.files_total;
+    event["bytes_done"] = p.bytes_done;
+    event["bytes_total"] = p.bytes_total;
+    event["bytes_received"] = p.bytes_received;
+    event["bytes_per_second"] = rate;
+    event["seconds_left"] = rate > 0 ? Json(static_cast<double>(left) / rate) : Json(nullptr);
+    event["retries"] = retries_;
+    PrintLine(DumpJson(event));
+    return;
+  }
+  std::string text = Cat(p.phase, "  ", p.files_done, "/", p.files_total, " files  ", FormatBytes(p.bytes_done), "/",
+                         FormatBytes(p.bytes_total));
+  if (rate > 0) text += Cat("  ", FormatRate(rate), "  ", FormatSeconds(static_cast<double>(left) / rate), " left");
+  if (retries_ > 0) text += Cat("  ", retries_, retries_ == 1 ? " retry" : " retries");
+  terminal_.ShowStatus(Printable(text));
+}
+
+void SetupView::Note(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (json_) PrintLine(DumpJson(Json{{"event", "note"}, {"text", text}}));
+  if (json_ || quiet_) return;
+  terminal_.EndLine();
+  terminal_.WriteNote("deltafin: note: " + Printable(text) + "\n");
+}
+
+void SetupView::Retry(const std::string& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++retries_;
+    const int64_t now = clock_.NowNs();
+    if (last_retry_ != 0 && now - last_retry_ < 10 * kSecond) return;
+    last_retry_ = now;
+  }
+  Note(reason + ": trying again");
+}
+
+void SetupView::Plan(const SetupReport& r) {
+  if (json_) {
+    Json event{{"event", "plan"}, {"source", r.source}, {"commit", r.commit}, {"bytes_total", r.bytes_total}};
+    event["files"] = Json::array();
+    for (const HubFile& f : r.files)
+      event["files"].push_back({{"path", f.path}, {"size", f.size}, {"sha256", f.sha256}});
+    event["space"] = Json::array();
+    for (const SetupSpace& s : r.space)
+      event["space"].push_back({{"folder", s.folder}, {"needed", s.needed}, {"free", s.free_bytes}});
+    PrintLine(DumpJson(event));
+    return;
+  }
+  terminal_.EndLine();
+  std::string text;
+  for (const HubFile& f : r.files) text += Cat(f.path, "  ", FormatBytes(f.size), "\n");
+  terminal_.Write(Printable(text));
+  text = Cat(r.source, ", commit ", r.commit, ": ", r.files.size(), " files, ", FormatBytes(r.bytes_total), "\n");
+  for (const SetupSpace& s : r.space)
+    text += Cat(s.folder, ": ", FormatBytes(s.needed), " needed, ", FormatBytes(s.free_bytes), " free\n");
+  terminal_.WriteNote(Printable(text) + "nothing was written (--dry-run)\n");
+}
+
+void SetupView::Done(const SetupReport& r, const SetupOptions& o) {
+  const double seconds = SecondsBetween(begin_, clock_.NowNs());
+  if (json_) {
+    Json event{{"event", "done"},
+               {"source", r.source},
+               {"commit", r.commit},
+               {"folder", o.to},
+               {"files", r.files.size()},
+               {"files_fetched", r.files_fetched},
+               {"files_there", r.files_there},
+               {"bytes_total", r.bytes_total},
+               {"bytes_received", r.bytes_received},
+               {"seconds", seconds},
+               {"retries", retries_}};
+    if (r.pack) event["packed"] = {{"folders", r.pack->folders}, {"experts", r.pack->records}};
+    PrintLine(DumpJson(event));
+    return;
+  }
+  if (quiet_) return;
+  terminal_.EndLine();
+  std::string text =
+      Cat(r.source, ", commit ", r.commit, "\n", r.files.size(), " files, ", FormatBytes(r.bytes_total),
+          ", each with the listed checksum: ", r.files_fetched, " fetched (", FormatBytes(r.bytes_received), " in ",
+          FormatSeconds(seconds), "), ", r.files_there, " there before\n");
+  if (r.pack)
+    text += Cat(r.pack->records, " experts in a set over ", r.pack->folders.size(),
+                r.pack->folders.size() == 1 ? " folder\n" : " folders\n");
+  text += Cat("run it: deltafin chat --model ", o.to, "\n");
+  terminal_.WriteNote(Printable(text));
+}
+
+}  // namespace deltafin
