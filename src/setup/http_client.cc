@@ -97,7 +97,7 @@ Result<std::string> OriginOf(const std::string& url) {
              Part(parsed, CURLUPART_PORT, CURLU_DEFAULT_PORT));
 }
 
-bool IsLoopback(const std::string& url) {
+bool IsLoopbackUrl(const std::string& url) {
   const Result<Url> parsed = ParseUrl(url);
   if (!parsed) return false;
   const std::string host = Lower(Part(*parsed, CURLUPART_HOST));

@@ -78,7 +78,7 @@ struct HttpResponse {
 // a user name or password in it.
 Result<std::string> OriginOf(const std::string& url);
 // Whether the URL's host is this machine, by its name or address.
-bool IsLoopback(const std::string& url);
+bool IsLoopbackUrl(const std::string& url);
 // `reference` (perhaps relative) as seen from `base`.
 Result<std::string> ResolveUrl(const std::string& base, const std::string& reference);
 

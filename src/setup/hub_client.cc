@@ -121,7 +121,7 @@ Result<std::unique_ptr<HubClient>> HubClient::Create(HttpClient& http, Waiter& w
   for (const char c : options.token)
     if (c <= ' ' || c > '~')
       return Fail(ErrorCode::kInvalidArgument, "token: expected one word of printable characters");
-  if (!options.token.empty() && !options.endpoint.starts_with("https:") && !IsLoopback(options.endpoint))
+  if (!options.token.empty() && !options.endpoint.starts_with("https:") && !IsLoopbackUrl(options.endpoint))
     return Fail(ErrorCode::kInvalidArgument, "endpoint ", options.endpoint,
                 ": a token would cross the network unprotected: use https, or leave the token out");
   return std::unique_ptr<HubClient>(new HubClient(http, waiter, std::move(options)));
