@@ -206,11 +206,11 @@ Result<SetupReport> SetupRun::Run() {
   report_.files_there = progress_.files_done;
   DFIN_TRY_VOID(Fetch(false));
   DFIN_TRY_VOID(CheckIndex());
-  // What an interrupted call fetched and did not pack, before more is fetched; and a pack that it did not finish.
-  const bool unpacked = std::ranges::any_of(files_, [&](const SetupFile& f) {
-    return f.state == SetupFile::State::kThere && with_experts_.contains(f.file.path);
-  });
-  if (moves() && unpacked) DFIN_TRY_VOID(PackNow());
+  // What an interrupted call fetched and did not pack, before more is fetched; and a pack that it did not finish, which
+  // may have emptied the shards already. With nothing to do it changes nothing.
+  const bool may_have_begun =
+      std::ranges::any_of(files_, [&](const SetupFile& f) { return f.there() && with_experts_.contains(f.file.path); });
+  if (moves() && may_have_begun) DFIN_TRY_VOID(PackNow());
   DFIN_TRY_VOID(Fetch(true));
   if (packs()) DFIN_TRY_VOID(PackNow());
   DFIN_TRY_VOID(OpenAll());
