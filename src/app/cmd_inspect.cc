@@ -74,6 +74,19 @@ Json SpecJson(const ModelSpec& spec) {
   return out;
 }
 
+Json StreamJson(const StreamReport& stream) {
+  Json out;
+  out["endpoint"] = stream.endpoint;
+  out["repository"] = stream.repository;
+  out["commit"] = stream.commit;
+  out["dense_complete"] = stream.dense_complete;
+  out["experts"] = stream.experts;
+  out["expert_bytes"] = stream.expert_bytes;
+  out["shards_published"] = stream.shards_published;
+  out["damaged_entries"] = stream.damaged_entries;
+  return out;
+}
+
 Json ReportJson(const FolderReport& r) {
   Json out;
   out["folder"] = r.folder;
@@ -91,6 +104,7 @@ Json ReportJson(const FolderReport& r) {
   out["shards_missing"] = r.shards_missing;
   out["shards_damaged"] = r.shards_damaged;
   out["shards_moved"] = r.shards_moved;
+  out["stream"] = r.stream ? StreamJson(*r.stream) : Json();
   out["expert_set"] = r.expert_set ? ExpertSetJson(*r.expert_set) : Json();
   out["shards"] = Json::array();
   for (const ShardReport& shard : r.shards) out["shards"].push_back(ShardJson(shard));
@@ -132,11 +146,26 @@ void PrintShards(const FolderReport& r) {
     const std::string state = !shard.problem.empty()             ? shard.problem
                               : !shard.present && shard.has_text ? "absent, all of it is in the expert set"
                               : !shard.present                   ? "absent, not needed for text"
+                              : r.stream                         ? "its dense part is there"
                               : shard.experts_moved_to.empty()   ? "whole"
                                                                  : "whole, its experts are in the expert set";
     std::printf("  %s  %s  %lld text tensors  %s\n", Printable(shard.name).c_str(), FormatBytes(shard.bytes).c_str(),
                 static_cast<long long>(shard.text_tensors), Printable(state).c_str());
   }
+}
+
+void PrintStream(const FolderReport& r) {
+  const StreamReport& stream = *r.stream;
+  std::printf("fetched        from %s, commit %s: %llu of %lld experts, %s; the others are fetched as they are used\n",
+              Printable(stream.repository).c_str(), Printable(stream.commit).c_str(),
+              static_cast<unsigned long long>(stream.experts),
+              r.spec ? static_cast<long long>(r.spec->num_moe_layers * r.spec->num_experts) : 0LL,
+              FormatBytes(stream.expert_bytes).c_str());
+  std::printf("  %llu shards are whole (`deltafin setup` completes the others)\n",
+              static_cast<unsigned long long>(stream.shards_published));
+  if (stream.damaged_entries > 0)
+    std::printf("  warning: %llu entries of the presence map are damaged: what they speak of is fetched again\n",
+                static_cast<unsigned long long>(stream.damaged_entries));
 }
 
 void PrintExpertSet(const FolderReport& r) {
@@ -162,6 +191,7 @@ void PrintReport(const FolderReport& r) {
   else
     std::printf("no model that this program runs%s%s\n", r.architecture.empty() ? "" : ": ", r.architecture.c_str());
   PrintShards(r);
+  if (r.stream) PrintStream(r);
   if (r.expert_set) PrintExpertSet(r);
   if (r.spec) {
     const std::string in_set = r.tensors_in_set == 0 ? "" : Cat(", ", r.tensors_in_set, " of them in the expert set");
@@ -174,6 +204,10 @@ void PrintReport(const FolderReport& r) {
     std::printf(" %s%s", file.name.c_str(), file.present ? "" : " (missing)");
   std::printf("\n");
   for (const std::string& problem : r.problems) std::printf("problem: %s\n", Printable(problem).c_str());
+  if (r.stream && r.complete) {
+    std::printf("ready to run while the hub can be reached; with --offline only experts that were fetched are there\n");
+    return;
+  }
   std::printf("%s\n", r.complete           ? "complete: ready to run"
                       : r.weights_complete ? "weights complete; without tokenizer files only token ids work"
                                            : "not complete: it cannot run");

@@ -8,10 +8,12 @@
 #include "app/common_options.h"
 #include "app/exit_code.h"
 #include "app/interrupt.h"
+#include "app/setup_stream.h"
 #include "app/setup_view.h"
 #include "app/terminal.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/stream_manifest.h"
 #include "io/drive_profile.h"
 #include "setup/hub_cache.h"
 #include "setup/setup.h"
@@ -26,6 +28,7 @@ struct SetupCommandOptions {
   std::vector<std::string> pack_to;
   int connections = 8;
   double stall_seconds = 30;
+  bool dense_only = false, revision_given = false;
   bool cache = false, compact = false, keep_shards = false, any_model = false, dry_run = false, json = false,
        quiet = false, no_state = false;
 };
@@ -50,6 +53,12 @@ Status CheckSetupOptions(const SetupCommandOptions& o, const CLI::App& app) {
   if (o.io != "auto" && o.io != "uring" && o.io != "pread")
     return Refuse("--io " + o.io + ": expected auto, uring or pread");
   if (o.no_state && !o.state_dir.empty()) return Refuse("--no-state and --state-dir: give one of them");
+  const bool streamed = o.dense_only || (!o.to.empty() && IsStreamedFolder(o.to));
+  if (streamed && (o.repo.empty() || o.cache || !o.pack_to.empty() || o.any_model || o.dry_run))
+    return Refuse(Cat(o.dense_only ? "--dense-only" : o.to + ": its experts are fetched as they are used, so this",
+                      ": goes with --repo and --to, and without --pack-to, --from-cache, --any-model and --dry-run"));
+  if (streamed && app.count("--range") > 0)
+    return Refuse("--range: not where experts are fetched one by one (--dense-only): leave it out");
   if (!(o.stall_seconds > 0)) return Refuse("--stall: expected more than 0 seconds");
   return {};
 }
@@ -131,6 +140,15 @@ Result<int> RunSetup(const SetupCommandOptions& o) {
   if (!o.token_file.empty()) {
     DFIN_TRY(hub_options.token, ReadToken(o.token_file));
   }
+  if (o.dense_only || IsStreamedFolder(o.to))
+    return RunStreamSetup({.http = http_options,
+                           .hub = hub_options,
+                           .revision_given = o.revision_given,
+                           .to = o.to,
+                           .dense_only = o.dense_only,
+                           .connections = o.connections,
+                           .json = o.json,
+                           .quiet = o.quiet});
   DFIN_TRY(const auto http, HttpClient::Create(http_options));
   SleepingWaiter waiter;
   DFIN_TRY(const auto hub, HubClient::Create(*http, waiter, hub_options));
@@ -235,6 +253,8 @@ Command AddSetup(CLI::App& root) {
                   "Folder on a drive, once for each: pack the experts there, shard by shard, and take them out of the "
                   "shards")
       ->type_name("DIR");
+  app->add_flag("--dense-only", o->dense_only,
+                "Fetch all but the experts: runs fetch those as they are used, and setup without this the rest");
   app->add_flag("--keep-shards", o->keep_shards, "With --pack-to: leave the shards whole");
   app->add_option("--replicas", o->replicas, "With --pack-to: room for second copies of experts")->type_name("SIZE");
   app->add_flag("--compact-scales", o->compact, "With --pack-to: as pack does");
@@ -247,6 +267,7 @@ Command AddSetup(CLI::App& root) {
   app->add_flag("--quiet", o->quiet, "No progress and no report on stderr");
   return {app, [o, app]() -> Result<int> {
             o->cache = app->count("--from-cache") > 0;
+            o->revision_given = app->count("--revision") > 0;
             DFIN_TRY_VOID(CheckSetupOptions(*o, *app));
             return o->cache ? RunFromCache(*o) : RunSetup(*o);
           }};

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "app/option_checks.h"
+#include "app/stream_options.h"
 #include "base/units.h"
 
 namespace deltafin {
@@ -41,6 +42,7 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--experts", experts, "Folder of an expert set made by pack, one for each drive (repeatable)")
       ->type_name("DIR");
   app.add_flag("--verify-reads", verify_reads, "Check every expert that is read against its checksum");
+  AddStreamOptions(app, *this);
   app.add_option("--dense", dense,
                  "Folder of dense weights in 12 bits, made by pack --dense: same results, less memory")
       ->type_name("DIR");
@@ -79,6 +81,7 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   out.experts = experts;
   out.dense = dense;
   out.verify_reads = verify_reads;
+  DFIN_TRY(out.stream, ToStreamOptions(*this));
   if (prefetch != "auto" && prefetch != "off") return refuse("--prefetch " + prefetch + ": expected auto or off");
   out.prefetch = prefetch == "auto";
   if (warm_start != "auto" && warm_start != "off")

@@ -30,6 +30,10 @@ struct CommonOptions {
   bool quiet = false;  // no plan and no progress on stderr
   std::vector<std::string> experts;
   bool verify_reads = false;
+  // Of a model whose experts are fetched as they are routed (app/stream_options.h).
+  bool offline = false, check_twice = false;
+  int connections = 8, fetch_attempts = 7;
+  std::string keep_experts, token_file, proxy;
   std::string dense, draft = "auto", draft_model;
   std::optional<int64_t> max_drafts;
 

@@ -2,6 +2,7 @@
 
 #include "app/backend_table.h"
 #include "app/draft_setup.h"
+#include "app/stream_options.h"
 
 namespace deltafin {
 
@@ -62,7 +63,8 @@ Status EngineSetup::Open(const CommonOptions& options, const Request& request) {
                                                    .on_plan = on_plan,
                                                    .io_engine = {},
                                                    .tune_io = {},
-                                                   .wrap_backend = request.wrap_backend}));
+                                                   .wrap_backend = request.wrap_backend,
+                                                   .remote_files = HubOf(options, logger)}));
   seconds_load = SecondsBetween(start, clock.NowNs());
   monitor.Enter(Phase::kIdle, 0, clock.NowNs());
   return {};

@@ -16,6 +16,7 @@ constexpr auto kLinePeriod = std::chrono::seconds(10);
 // A prompt that takes longer is announced, or one that reads more where no drive was measured.
 constexpr double kLongSeconds = 3;
 constexpr uint64_t kLongBytes = 10'000'000'000;
+constexpr uint64_t kLongNetworkBytes = 200'000'000;
 
 const char* PhaseName(Phase phase) {
   switch (phase) {
@@ -84,6 +85,7 @@ Json DriveFigures(const EngineMonitor::Snapshot& before, const EngineMonitor::Sn
 }  // namespace
 
 bool WorthTelling(const PromptForecast& forecast) {
+  if (forecast.network_bytes >= kLongNetworkBytes) return true;
   return forecast.seconds > 0 ? forecast.seconds >= kLongSeconds : forecast.bytes() >= kLongBytes;
 }
 
@@ -99,8 +101,12 @@ Json ProgressEvent(const EngineMonitor::Snapshot& before, const EngineMonitor::S
   event["seconds"] = SecondsBetween(s.phase_start_ns, now_ns);
   if (s.phase == Phase::kPrefill && s.forecast.tokens > 0) {
     event["forecast_bytes"] = s.forecast.bytes();
+    event["forecast_network_bytes"] = s.forecast.network_bytes;
     event["forecast_seconds"] = s.forecast.seconds > 0 ? Json(s.forecast.seconds) : Json();
   }
+  event["network_bytes"] = s.fetch.bytes;
+  event["network_experts"] = s.fetch.experts;
+  event["network_experts_waiting"] = s.fetch.waiting;
   event["device_bytes"] = s.io.device_bytes;
   event["bytes_per_second"] = bytes_per_second;
   event["seconds_expert_wait"] = s.cache.wait_seconds;
@@ -124,6 +130,9 @@ std::string StatusText(const EngineMonitor::Snapshot& s, int64_t now_ns, double 
   if (s.phase == Phase::kPrefill || s.phase == Phase::kDecode)
     part("layer " + std::to_string(s.layer + 1) + "/" + std::to_string(s.layers));
   if (s.phase == Phase::kOpen) return text + (s.total == 0 ? "" : " files");
+  if (s.fetch.waiting > 0)
+    part(Cat("fetching experts: ", s.fetch.waiting, " to come, ", FormatBytes(s.fetch.bytes), " came at ",
+             FormatRate(s.fetch.seconds > 0 ? static_cast<double>(s.fetch.bytes) / s.fetch.seconds : 0)));
   if (!is_load) part(FormatBytes(s.io.device_bytes) + " read");
   part(FormatRate(bytes_per_second));
   const double tokens = static_cast<double>(s.done) - (s.phase == Phase::kDecode ? 1 : 0);

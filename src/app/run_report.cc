@@ -31,6 +31,16 @@ uint64_t ExpertBytes(const EngineCounters& c) {
   return c.expert_bytes_demand + c.expert_bytes_prefetch_useful + c.expert_bytes_prefetch_wasted;
 }
 
+// "" when nothing came over the network.
+std::string NetworkText(const FetchCounters& f) {
+  if (f.experts == 0) return "";
+  const double rate = f.seconds > 0 ? static_cast<double>(f.bytes) / f.seconds : 0;
+  std::string text = Cat("network: ", f.experts, " experts fetched, ", FormatBytes(f.bytes), " in ",
+                         FormatSeconds(f.seconds), " (", FormatRate(rate), ")");
+  if (f.fetched_again > 0) text += Cat("; ", f.fetched_again, " of them again, since they were damaged on disk");
+  return text + "\n";
+}
+
 // "read ahead 1.2 GB in use (300 MB late), 20 MB not"; "" when nothing was.
 std::string PrefetchText(const EngineCounters& c) {
   if (c.expert_bytes_prefetch_useful + c.expert_bytes_prefetch_wasted == 0) return "";
@@ -166,6 +176,10 @@ Json StatsEvent(const RunReport& r) {
   event["lookahead_wanted"] = c.lookahead_wanted;
   event["lookahead_predicted"] = c.lookahead_predicted;
   event["lookahead"] = LookaheadFigures(r.lookahead, c.record_bytes);
+  event["network_experts"] = c.fetch.experts;
+  event["network_bytes"] = c.fetch.bytes;
+  event["network_experts_again"] = c.fetch.fetched_again;
+  event["seconds_network"] = c.fetch.seconds;
   event["dense_bytes_read"] = c.dense_bytes_loaded + c.dense_bytes_streamed;
   event["dense_bytes_loaded"] = c.dense_bytes_loaded;
   event["bytes_per_token_decoding"] = BytesPerToken(r.result);
@@ -202,6 +216,7 @@ std::string StatsText(const RunReport& r) {
                          "), loaded in ", FormatSeconds(r.seconds_load), "\n", speed, TimeLine(g));
   text += Cat("experts: ", c.cache_hits, " of ", c.cache_hits + c.cache_misses, " from memory, ",
               FormatBytes(ExpertBytes(c)), " read, waited ", FormatSeconds(c.expert_wait_seconds), "\n");
+  text += NetworkText(c.fetch);
   if (g.drafts) text += DraftText(*g.drafts);
   text += PrefetchText(c);
   text += LookaheadTable(SinceThen(r.lookahead, r.lookahead_before), c.record_bytes);

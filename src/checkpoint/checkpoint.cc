@@ -11,6 +11,7 @@
 #include "checkpoint/hex.h"
 #include "checkpoint/index_file.h"
 #include "checkpoint/integrity.h"
+#include "checkpoint/stream_manifest.h"
 #include "checkpoint/tensor_directory.h"
 
 namespace deltafin {
@@ -42,7 +43,7 @@ Result<std::vector<bool>> FindShards(const std::string& folder, const FolderInde
   std::vector<size_t> missing;
   for (size_t i = 0; i < index.shards.size(); ++i) {
     if (index.shards[i].text_tensors == 0) continue;
-    const Result<FileStamp> stamp = StampFile(folder + "/" + index.shards[i].name);
+    const Result<FileStamp> stamp = StampFile(ShardPath(folder, index.shards[i].name));
     there[i] = stamp.has_value();
     if (stamp) continue;
     if (stamp.error().code() != ErrorCode::kNotFound) return Failure(stamp.error());
@@ -110,6 +111,21 @@ Status CheckAllPlaced(const std::string& folder, const FolderIndex& index, const
               " tensors are missing in all)");
 }
 
+// A folder whose experts are fetched as they are routed serves those who know, once its dense part is there.
+Status CheckStreamed(const CheckpointOptions& options) {
+  DFIN_TRY(const StreamManifest manifest, ReadStreamManifest(options.folder));
+  const std::string command = Cat("`deltafin setup --repo ", manifest.repository, " --to ", options.folder);
+  if (!manifest.dense_complete)
+    return Fail(ErrorCode::kNotFound, options.folder,
+                ": expected all dense weights, got a download that has not ended: "
+                "finish it with ",
+                command, " --dense-only`");
+  if (options.may_be_streamed || options.experts == ExpertsWanted::kElsewhere) return {};
+  return Fail(ErrorCode::kUnsupported, options.folder,
+              ": expected all experts, got a folder whose experts are fetched as they are used: fetch the rest with ",
+              command, "` first");
+}
+
 // Over config and which shard holds which dense tensor.
 uint64_t Fingerprint(uint64_t config_hash, const FolderIndex& index, const TensorDirectory& directory) {
   uint64_t hash = config_hash;
@@ -136,7 +152,7 @@ Result<CheckpointPlaces> ScanFolder(const std::string& folder, uint64_t config_h
   for (size_t i = 0; i < index.shards.size(); ++i) {
     if (!scanned.there[i]) continue;
     if (options.cancel.cancelled()) return OpeningCancelled(folder);
-    const std::string path = folder + "/" + index.shards[i].name;
+    const std::string path = ShardPath(folder, index.shards[i].name);
     DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
     DFIN_TRY_VOID(CheckShardSize(shard, path));
     DFIN_TRY_VOID(PlaceTensors(shard.header, index, static_cast<int32_t>(i), path, directory));
@@ -209,7 +225,8 @@ void Checkpoint::State::FindDrives(const std::string& given_folder) {
     if (is_new) {
       std::error_code ignored;
       const auto real = std::filesystem::weakly_canonical(shard.path(), ignored).parent_path();
-      const bool is_link = real != std::filesystem::weakly_canonical(given_folder, ignored);
+      const auto folder = std::filesystem::weakly_canonical(given_folder, ignored);
+      const bool is_link = real != folder && real != folder / kPartialFolder;
       drives.push_back({is_link ? real.string() : given_folder, 0});
     }
     shard_drives.push_back(it->second);
@@ -234,7 +251,9 @@ Result<Checkpoint> Checkpoint::Open(const CheckpointOptions& options) {
 
   TensorDirectory directory(state->spec);
   std::optional<CheckpointPlaces> places;
-  const bool caching = !options.index_cache_folder.empty() && options.experts != ExpertsWanted::kPartial;
+  const bool streamed = IsStreamedFolder(options.folder);
+  if (streamed) DFIN_TRY_VOID(CheckStreamed(options));
+  const bool caching = !options.index_cache_folder.empty() && options.experts != ExpertsWanted::kPartial && !streamed;
   if (caching) places = LoadPlaces(options.index_cache_folder, source, directory);
   state->headers_were_cached = places.has_value();
   if (!places) {
@@ -248,7 +267,7 @@ Result<Checkpoint> Checkpoint::Open(const CheckpointOptions& options) {
   const bool buffered = options.reads_buffered && options.reads_buffered(options.folder);
   for (const std::string& name : places->shards) {
     if (options.cancel.cancelled()) return OpeningCancelled(options.folder);
-    const std::string path = options.folder + "/" + name;
+    const std::string path = ShardPath(options.folder, name);
     DFIN_TRY(DirectFile file, buffered ? DirectFile::OpenBuffered(path) : DirectFile::Open(path));
     state->shards.push_back(std::move(file));
   }

@@ -57,6 +57,9 @@ struct CheckpointOptions {
   std::function<void(uint64_t done, uint64_t total)> progress = {};
   ExpertsWanted experts = ExpertsWanted::kInShards;
   ReadsBuffered reads_buffered = {};
+  // The caller knows that experts of a streamed folder (checkpoint/stream_folder.h) may be absent; else such a folder
+  // is refused where experts are wanted. Its headers are not cached.
+  bool may_be_streamed = false;
 };
 
 class Checkpoint {

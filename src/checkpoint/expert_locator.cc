@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "checkpoint/integrity.h"
+#include "checkpoint/stream_places.h"
 
 namespace deltafin {
 namespace {
 
-class ShardLocator final : public ExpertLocator {
+class ShardLocator : public ExpertLocator {
  public:
   explicit ShardLocator(const Checkpoint& checkpoint) : checkpoint_(checkpoint), geometry_(checkpoint.spec()) {
     for (int i = 0; i < checkpoint.shard_count(); ++i)
@@ -51,10 +52,35 @@ class ShardLocator final : public ExpertLocator {
     return begin == last ? Cat(path, ", byte ", begin) : Cat(path, ", bytes ", begin, " to ", last);
   }
 
+ protected:
+  // Of the record in `slot`, as read.
+  uint64_t HashOf(ExpertKey key, const std::byte* slot) const {
+    const ExpertPlace& place = checkpoint_.Expert(key);
+    const std::byte* record = slot + place.offset % checkpoint_.shard(place.shard).alignment();
+    return Hash64(Bytes(record, static_cast<size_t>(record_bytes())));
+  }
+
  private:
   const Checkpoint& checkpoint_;
   const ExpertGeometry geometry_;
   uint64_t alignment_ = 1;
+};
+
+class StreamLocator final : public ShardLocator {
+ public:
+  StreamLocator(const Checkpoint& checkpoint, const StreamFolder& folder)
+      : ShardLocator(checkpoint), folder_(folder), places_(checkpoint, folder) {}
+
+  bool has_checksums() const override { return true; }
+  bool ChecksumIsRight(ExpertKey key, const std::byte* slot) const override {
+    const std::optional<FileRange> range = places_.Of(key);
+    const std::optional<uint64_t> expected = range ? folder_.HashOf(*range) : std::nullopt;
+    return !expected || *expected == HashOf(key, slot);
+  }
+
+ private:
+  const StreamFolder& folder_;
+  const StreamPlaces places_;
 };
 
 class SetLocator final : public ExpertLocator {
@@ -133,6 +159,10 @@ class SetLocator final : public ExpertLocator {
 
 std::unique_ptr<const ExpertLocator> LocateInShards(const Checkpoint& checkpoint) {
   return std::make_unique<ShardLocator>(checkpoint);
+}
+
+std::unique_ptr<const ExpertLocator> LocateInStream(const Checkpoint& checkpoint, const StreamFolder& folder) {
+  return std::make_unique<StreamLocator>(checkpoint, folder);
 }
 
 std::unique_ptr<const ExpertLocator> LocateInSet(const ExpertSet& set, int32_t first_drive) {

@@ -1,6 +1,7 @@
 // ExpertLocator: where the bytes of a routed expert are, and what to do with them once they are in memory.
 //
-// Two kinds: the checkpoint's shards (one extent, anywhere in its first aligned block; no checksums, no copies) and an
+// Two kinds: the checkpoint's shards (one extent, anywhere in its first aligned block; no copies, and checksums only of
+// what was fetched into a streamed folder) and an
 // expert set (several page-aligned parts, checksums, perhaps second copies, scales perhaps compact). What an expert
 // looks like in its slot is the locator's business; reading, trying again and checking scales is the store's
 // (checkpoint/expert_store.h). Immutable; thread-safe. "Record" below: the bytes of an expert as they are stored.
@@ -18,6 +19,8 @@
 #include "spec/expert_record.h"
 
 namespace deltafin {
+
+class StreamFolder;
 
 class ExpertLocator {
  public:
@@ -58,6 +61,9 @@ class ExpertLocator {
 
 // Drives are those of the checkpoint, from 0. The checkpoint outlives the locator.
 std::unique_ptr<const ExpertLocator> LocateInShards(const Checkpoint& checkpoint);
+// The same for a streamed folder: records that were fetched have checksums (of the others none is asked). The folder
+// outlives the locator too.
+std::unique_ptr<const ExpertLocator> LocateInStream(const Checkpoint& checkpoint, const StreamFolder& folder);
 // Drives are the set's, from `first_drive`. The set outlives the locator.
 std::unique_ptr<const ExpertLocator> LocateInSet(const ExpertSet& set, int32_t first_drive);
 

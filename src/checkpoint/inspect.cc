@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/json.h"
 #include "base/model_file.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/expert_set.h"
 #include "checkpoint/hex.h"
 #include "checkpoint/index_file.h"
+#include "checkpoint/presence_map.h"
 #include "checkpoint/shard_file.h"
 #include "checkpoint/tensor_directory.h"
 #include "spec/memory_math.h"
@@ -27,6 +29,7 @@ class Inspector {
     for (const char* name : {"tiktoken.model", "tokenizer_config.json", "generation_config.json"})
       report_.tokenizer_files.push_back({name, StampFile(Path(name)).has_value()});
     if (ReadConfig()) {
+      FindStream();
       FindExpertSet();
       ReadWeights();
     }
@@ -61,6 +64,34 @@ class Inspector {
     report_.bytes_per_expert = static_cast<uint64_t>(ExpertGeometry(*spec).record_bytes());
     report_.spec = std::move(*spec);
     return true;
+  }
+
+  void FindStream() {
+    if (!IsStreamedFolder(report_.folder)) return;
+    if (const Status read = ReadStream(); !read) Problem(read.error().message());
+  }
+
+  Status ReadStream() {
+    DFIN_TRY(const StreamManifest manifest, ReadStreamManifest(report_.folder));
+    StreamReport& stream = report_.stream.emplace();
+    stream.endpoint = manifest.endpoint;
+    stream.repository = manifest.repository;
+    stream.commit = manifest.commit;
+    stream.dense_complete = manifest.dense_complete;
+    for (const StreamFile& file : manifest.files) stream.shards_published += StampFile(Path(file.name)) ? 1 : 0;
+    const std::string map_path = Path(Cat(kPartialFolder, "/", kPresenceName));
+    DFIN_TRY(const std::string text, ReadWholeFile(map_path, kMaxPresenceBytes));
+    DFIN_TRY(const PresenceContents contents, ParsePresence(std::as_bytes(std::span(text)), manifest, map_path));
+    PresenceMap map(manifest.files.size());
+    for (const PresenceEntry& entry : contents.entries) map.Apply(entry);
+    stream.experts = map.experts();
+    stream.expert_bytes = map.expert_bytes();
+    stream.damaged_entries = contents.damaged;
+    if (manifest.dense_complete) return {};
+    return Fail(
+        ErrorCode::kNotFound, report_.folder,
+        ": expected all dense weights, got a download that has not ended: give the `deltafin setup --dense-only` "
+        "command again");
   }
 
   // Named or noted: as for a run, the shards' own experts do not matter then.
@@ -107,7 +138,7 @@ class Inspector {
     shard.has_text = indexed.text_tensors > 0;
     shard.needed = (experts_in_set() ? indexed.dense_tensors : indexed.text_tensors) > 0;
     shard.text_tensors = indexed.text_tensors;
-    const std::string path = Path(indexed.name);
+    const std::string path = ShardPath(report_.folder, indexed.name);
     const Result<FileStamp> stamp = StampFile(path);
     shard.present = stamp || stamp.error().code() != ErrorCode::kNotFound;
     if (stamp) shard.bytes = stamp->bytes;

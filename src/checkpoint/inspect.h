@@ -34,6 +34,15 @@ struct FileReport {
   bool present = false;
 };
 
+// Of a folder whose experts are fetched as they are used: a snapshot, also while another process fetches.
+struct StreamReport {
+  std::string endpoint, repository, commit;
+  bool dense_complete = false;
+  uint64_t experts = 0, expert_bytes = 0;  // fetched so far
+  uint64_t shards_published = 0;           // whole, under their final names
+  uint64_t damaged_entries = 0;            // of the presence map
+};
+
 struct FolderReport {
   std::string folder;
   std::string architecture;       // "" when config.json could not be read
@@ -52,6 +61,7 @@ struct FolderReport {
   int64_t tensors_missing = 0;
   int64_t tensors_in_set = 0;                 // in no shard, but in the expert set
   std::vector<std::string> examples_missing;  // the first few names
+  std::optional<StreamReport> stream;         // empty: the folder is no such folder
   std::optional<ExpertSetReport> expert_set;  // empty: the shards are where experts should be
   std::vector<FileReport> tokenizer_files;
   std::vector<std::string> problems;  // whole sentences, as Checkpoint::Open words them

@@ -50,6 +50,7 @@ struct Engine::Parts {
   std::unique_ptr<IoScheduler> io;
   std::unique_ptr<TensorStore> dense;
   std::unique_ptr<ExpertStore> store;
+  std::unique_ptr<StreamedExperts> streamed;  // null: every expert is on disk
   std::unique_ptr<ExpertUsage> usage;
   std::string usage_folder;  // "": not kept
   bool prefetch = true;
@@ -127,6 +128,7 @@ Status Engine::Parts::StartReaders(const EngineOptions& options, const EngineCon
   io = std::make_unique<IoScheduler>(std::move(engine), std::move(io_options));
   monitor->SetSources(io.get(), nullptr);
   store = files.MakeStore(*io, options.verify_reads);
+  DFIN_TRY(streamed, files.MakeStream(options, *store, context.remote_files, clock));
   return files.CheckModel(*io, context.cancel);
 }
 
@@ -171,7 +173,7 @@ Status Engine::Parts::MakePlan(const EngineOptions& options, Logger& warnings) {
   facts.unit_bytes = TensorStore::UnitBytes(files.dense_source());
   facts.embedding_bytes = TensorStore::EmbeddingBytes(*files.checkpoint);
   facts.dense_packed = files.dense != nullptr;
-  facts.io_bytes = kIoBytes;
+  facts.io_bytes = kIoBytes + (streamed == nullptr ? 0 : streamed->buffer_bytes());
   facts.huge_pages = GetsHugePages();
   facts.workspace_bytes = [&](int64_t rows) { return backend->WorkspaceBytes(Workspace(rows)); };
   facts.draft_needs_output_matrix = draft_model != nullptr && draft_model->needs_output_matrix();
@@ -204,7 +206,7 @@ Status Engine::Parts::Load(const EngineContext& context) {
     monitor->SetDenseWait(dense->wait_seconds());
     if (on_layer) on_layer(layer);
   };
-  monitor->SetSources(io.get(), cache.get());
+  monitor->SetSources(io.get(), cache.get(), streamed.get());
   return {};
 }
 
@@ -226,7 +228,8 @@ Status Engine::Parts::MakeCache() {
   const int64_t floor = ExpertCache::Floor(model_spec.num_experts_per_token, files.copies());
   const int64_t spare = std::max<int64_t>(plan.expert_slots - floor, 0);
   const int64_t prefetch_slots = std::min(spare / 2, kMostLayersAhead * model_spec.num_experts_per_token);
-  DFIN_TRY(cache, ExpertCache::Create(*store,
+  ExpertSource& source = streamed == nullptr ? static_cast<ExpertSource&>(*store) : *streamed;
+  DFIN_TRY(cache, ExpertCache::Create(source,
                                       {.slots = plan.expert_slots,
                                        .max_batch = model_spec.num_experts,
                                        .most_in_transit = ExpertCache::Transit(model_spec.num_experts_per_token),
@@ -244,7 +247,10 @@ Status Engine::Parts::MakeCache() {
   std::vector<int32_t> routed;
   for (int32_t layer = 0; layer < layers; ++layer)
     if (model_spec.layers[static_cast<size_t>(layer)].feed_forward != FeedForwardKind::kDense) routed.push_back(layer);
-  cache->Warm(usage->MostUsed(routed, plan.expert_slots), std::min(spare, kWarmAtOnce));
+  std::vector<ExpertKey> warm = usage->MostUsed(routed, plan.expert_slots);
+  // What is absent would end the warm start.
+  if (streamed != nullptr) std::erase_if(warm, [&](ExpertKey key) { return !streamed->IsThere(key); });
+  cache->Warm(std::move(warm), std::min(spare, kWarmAtOnce));
   return {};
 }
 
@@ -330,6 +336,10 @@ EngineCounters EngineCounters::Since(const EngineCounters& earlier) const {
   d.reads_mismatched -= earlier.reads_mismatched;
   d.expert_wait_seconds -= earlier.expert_wait_seconds;
   d.dense_wait_seconds -= earlier.dense_wait_seconds;
+  d.fetch.experts -= earlier.fetch.experts;
+  d.fetch.bytes -= earlier.fetch.bytes;
+  d.fetch.fetched_again -= earlier.fetch.fetched_again;
+  d.fetch.seconds -= earlier.fetch.seconds;
   d.io.reads -= earlier.io.reads;
   d.io.payload_bytes -= earlier.io.payload_bytes;
   d.io.device_bytes -= earlier.io.device_bytes;
@@ -405,6 +415,7 @@ PromptForecast Engine::Forecast(int64_t tokens) const {
   facts.record_bytes = p.store->record_bytes();
   facts.slots = p.cache->slots();
   facts.resident = p.cache->resident();
+  if (p.streamed != nullptr) facts.absent = p.streamed->absent();
   facts.chunk = p.plan.chunk;
   facts.streamed_dense_bytes = p.plan.streamed_dense_bytes;
   const std::vector<DriveInfo>& drives = p.files.drives;
@@ -591,6 +602,7 @@ EngineCounters Engine::counters() const {
   out.reads_mismatched = reads.mismatched;
   out.expert_wait_seconds = c.wait_seconds;
   out.dense_wait_seconds = parts_->dense->wait_seconds();
+  if (parts_->streamed != nullptr) out.fetch = parts_->streamed->counters();
   out.io = parts_->io->counters();
   for (const LayerLookahead& layer : lookahead()) {
     out.lookahead_wanted += layer.wanted;

@@ -17,6 +17,8 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "checkpoint/remote_files.h"
+#include "checkpoint/streamed_experts.h"
 #include "draft/draft_kind.h"
 #include "draft/dspark_drafter.h"
 #include "draft/qwen_drafter.h"
@@ -46,6 +48,8 @@ struct EngineContext {
   std::function<void(IoSchedulerOptions&)> tune_io = {};
   // Puts something around the backend that the options name. For benchmarks.
   std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap_backend = {};
+  // Where the experts of a streamed model come from; without it such a model needs StreamOptions::offline.
+  RemoteFilesFactory remote_files = {};
 };
 
 struct EngineCounters {
@@ -70,6 +74,7 @@ struct EngineCounters {
   uint64_t reads_mismatched = 0;  // records that came with another checksum and were read again
   double expert_wait_seconds = 0;
   double dense_wait_seconds = 0;
+  FetchCounters fetch;  // of experts that came over the network
   IoCounters io;
 
   // What happened since `earlier`; record_bytes stays.

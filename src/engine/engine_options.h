@@ -21,10 +21,18 @@ enum class DenseMode : uint8_t {
 
 enum class DraftMode : uint8_t {
   kOff,
-  kAuto,   // what there is room for, while it pays
-  kNgram,  // this one, while it pays; refused without room
+  kAuto,    // what there is room for, while it pays
+  kNgram,   // this one, while it pays; refused without room
   kDspark,  // this one, from draft_model; refused where it does not fit the model or the memory
   kQwen,    // the same
+};
+
+// Of a model whose experts are fetched as they are routed.
+struct StreamOptions {
+  bool offline = false;                       // --offline: nothing is fetched
+  bool check_twice = false;                   // --check-twice: every range is fetched twice and compared
+  std::optional<uint64_t> keep_experts = {};  // --keep-experts: most bytes of fetched experts that stay on disk
+  int connections = 8;                        // --connections: ranges that are fetched at once
 };
 
 struct EngineOptions {
@@ -42,7 +50,8 @@ struct EngineOptions {
   std::string io = "auto";      // --io: auto | uring | pread
   // --experts: folders of an expert set; empty: those that pack noted for this model, else the shards
   std::vector<std::string> experts = {};
-  std::string dense = {};     // --dense: folder of packed dense weights; "": they are read from the shards
+  std::string dense = {};  // --dense: folder of packed dense weights; "": they are read from the shards
+  StreamOptions stream = {};
   bool verify_reads = false;  // --verify-reads: every expert read is checked against its checksum
   bool prefetch = true;       // --prefetch: the next layer's likely experts are read while drives are idle
   // --warm-start: experts that earlier runs wanted most are read into free slots in the background, and their counts
@@ -50,10 +59,10 @@ struct EngineOptions {
   bool warm_start = false;
   std::string expert_trace = {};  // --expert-trace: file for the experts that every step wanted; "" = none
   DenseMode dense_mode = DenseMode::kAuto;
-  std::string state_dir = {};      // --state-dir: "" = keep nothing (--no-state)
-  bool usage_counts = true;        // counts of use are taken from there and added to; off in benchmarks
-  int64_t sequences = 1;           // --parallel: sessions that are in use at once
-  int64_t prefix_checkpoints = 0;  // that a prefix cache should have room for, where memory allows
+  std::string state_dir = {};         // --state-dir: "" = keep nothing (--no-state)
+  bool usage_counts = true;           // counts of use are taken from there and added to; off in benchmarks
+  int64_t sequences = 1;              // --parallel: sessions that are in use at once
+  int64_t prefix_checkpoints = 0;     // that a prefix cache should have room for, where memory allows
   DraftMode draft = DraftMode::kOff;  // --draft; only where tokens are generated
   std::string draft_model = {};       // --draft-model: folder of a model that drafts; kAuto, kDspark, kQwen
   int64_t max_drafts = 0;             // --max-drafts: 1 to kMostDrafts; 0 = default

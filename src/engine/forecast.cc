@@ -47,6 +47,8 @@ PromptForecast ForecastPrompt(const ForecastFacts& f, int64_t tokens) {
   // Where everything fits, nothing is read twice.
   if (f.slots >= all) reads = std::min(reads, static_cast<double>(all - std::min(f.resident, all)));
   forecast.expert_bytes = static_cast<uint64_t>(std::ceil(reads)) * f.record_bytes;
+  const double absent = all == 0 ? 0 : static_cast<double>(f.absent) / static_cast<double>(all);
+  forecast.network_bytes = std::min(static_cast<uint64_t>(std::ceil(reads * absent)), f.absent) * f.record_bytes;
   forecast.dense_bytes = static_cast<uint64_t>(forecast.chunks) * f.streamed_dense_bytes;
   forecast.seconds = Seconds(f, forecast);
   return forecast;
@@ -56,6 +58,8 @@ std::string Describe(const PromptForecast& f) {
   std::string text =
       Cat("prompt of ", f.tokens, f.tokens == 1 ? " token" : " tokens", ": up to ", FormatBytes(f.bytes()),
           " to read in ", f.chunks == 1 ? "one pass" : Cat(f.chunks, " passes"), " over the model");
+  if (f.network_bytes > 0)
+    text += Cat("; up to ", FormatBytes(f.network_bytes), " of it must be fetched over the network first");
   if (f.seconds > 0)
     return text + ", " + FormatSeconds(f.seconds) + " at the drives' measured speed, and what the arithmetic takes";
   return text + "; how long that takes is known once `deltafin drives` has measured the drives";

@@ -15,6 +15,7 @@ namespace deltafin {
 struct ForecastFacts {
   int64_t moe_layers = 0, experts = 0, experts_per_token = 0;
   uint64_t record_bytes = 0;
+  uint64_t absent = 0;              // of all experts, not on disk: they come over the network
   int64_t slots = 0, resident = 0;  // of the expert cache
   int64_t chunk = 0;                // most rows of a step
   uint64_t streamed_dense_bytes = 0;
@@ -27,7 +28,8 @@ struct ForecastFacts {
 struct PromptForecast {
   int64_t tokens = 0, chunks = 0;
   uint64_t expert_bytes = 0, dense_bytes = 0;
-  double seconds = 0;  // of reading; 0: not known, since a drive was not measured
+  uint64_t network_bytes = 0;  // of the experts, that must be fetched first
+  double seconds = 0;          // of reading; 0: not known, since a drive was not measured
 
   uint64_t bytes() const { return expert_bytes + dense_bytes; }
 };

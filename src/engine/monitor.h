@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cache/expert_cache.h"
+#include "checkpoint/streamed_experts.h"
 #include "engine/forecast.h"
 #include "io/io_scheduler.h"
 
@@ -29,6 +30,7 @@ class EngineMonitor {
     std::vector<DriveInfo> drives;
     std::vector<DriveCounters> drive_counters;  // one a drive
     ExpertCacheCounters cache;
+    FetchCounters fetch;              // experts that come over the network
     int64_t slots = 0, resident = 0;  // of the expert cache
     double dense_wait_seconds = 0;
     PromptForecast forecast;  // of the prompt that is being read; tokens == 0: none yet
@@ -57,8 +59,9 @@ class EngineMonitor {
   }
   void SetDenseWait(double seconds) { dense_wait_seconds_ = seconds; }
   // Whose counters a snapshot shows; null before they die.
-  void SetSources(const IoScheduler* io, const ExpertCache* cache) {
+  void SetSources(const IoScheduler* io, const ExpertCache* cache, const StreamedExperts* streamed = nullptr) {
     const std::lock_guard lock(mutex_);
+    streamed_ = streamed;
     io_ = io;
     cache_ = cache;
   }
@@ -80,6 +83,7 @@ class EngineMonitor {
       s.drives = io_->drives();
       s.drive_counters = io_->drive_counters();
     }
+    if (streamed_ != nullptr) s.fetch = streamed_->counters();
     if (cache_ != nullptr) {
       s.cache = cache_->counters();
       s.slots = cache_->slots();
@@ -97,6 +101,7 @@ class EngineMonitor {
   mutable std::mutex mutex_;
   const IoScheduler* io_ = nullptr;
   const ExpertCache* cache_ = nullptr;
+  const StreamedExperts* streamed_ = nullptr;
   PromptForecast forecast_;
 };
 

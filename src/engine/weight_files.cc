@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/units.h"
 #include "checkpoint/dense_model_id.h"
 #include "checkpoint/expert_model_id.h"
 #include "io/drive_profile.h"
@@ -75,7 +76,8 @@ Result<WeightFiles> WeightFiles::Open(const EngineOptions& options, Logger& logg
   if (noted) {
     DFIN_TRY(folders, FindExpertFolders(options.model, options.state_dir));
   }
-  if (options.verify_reads && folders.empty())
+  const bool streamed = folders.empty() && IsStreamedFolder(options.model);
+  if (options.verify_reads && folders.empty() && !streamed)
     return Fail(
         ErrorCode::kInvalidArgument,
         "--verify-reads: shards have no checksums to compare with: pack the experts (deltafin pack), or leave it out");
@@ -89,16 +91,38 @@ Result<WeightFiles> WeightFiles::Open(const EngineOptions& options, Logger& logg
                              .cancel = cancel,
                              .progress = progress,
                              .experts = folders.empty() ? ExpertsWanted::kInShards : ExpertsWanted::kElsewhere,
-                             .reads_buffered = reads_buffered}));
+                             .reads_buffered = reads_buffered,
+                             .may_be_streamed = streamed}));
   files.checkpoint = std::make_unique<Checkpoint>(std::move(opened));
   files.drives = files.checkpoint->drives();
   if (files.drives.size() == 1) AddRates(options.state_dir, {options.model}, files.drives);
   files.first_set_drive = static_cast<int32_t>(files.drives.size());
   if (!files.checkpoint->index_cache_note().empty()) logger.WarnOnce(files.checkpoint->index_cache_note());
   WarnAboutBufferedFiles(*files.checkpoint, reads_buffered, logger);
+  DFIN_TRY_VOID(files.OpenStream(options, logger, streamed));
   if (!folders.empty()) DFIN_TRY_VOID(files.OpenSet(folders, noted, options, reads_buffered, logger));
   DFIN_TRY_VOID(files.OpenDense(options, reads_buffered, logger));
   return files;
+}
+
+Status WeightFiles::OpenStream(const EngineOptions& options, Logger& logger, bool streamed) {
+  const StreamOptions& wanted = options.stream;
+  if (!streamed && (wanted.check_twice || wanted.keep_experts))
+    return Fail(ErrorCode::kInvalidArgument, wanted.check_twice ? "--check-twice: " : "--keep-experts: ",
+                "expected a model whose experts are fetched as they are used, got one that has them all: leave it out");
+  if (!streamed) return {};
+  const ModelSpec& spec = checkpoint->spec();
+  const auto record = static_cast<uint64_t>(ExpertGeometry(spec).record_bytes());
+  const uint64_t least = record * static_cast<uint64_t>(2 * spec.num_experts_per_token);
+  if (wanted.keep_experts && *wanted.keep_experts < least)
+    return Fail(ErrorCode::kInvalidArgument, "--keep-experts ", FormatBytes(*wanted.keep_experts),
+                ": expected at least ", FormatBytes(least), ", the experts of two layers of a token");
+  const StreamFolder::Use use = wanted.offline ? StreamFolder::Use::kRead : StreamFolder::Use::kFetch;
+  DFIN_TRY(stream, StreamFolder::Open(options.model, use, wanted.keep_experts.value_or(0)));
+  if (const uint64_t damaged = stream->totals().damaged_entries; damaged > 0)
+    logger.Warn(Cat(options.model, "/", kPartialFolder, "/", kPresenceName, ": ", damaged,
+                    " entries are damaged: what they speak of is fetched again when it is wanted"));
+  return {};
 }
 
 Status WeightFiles::OpenSet(const std::vector<std::string>& folders, bool noted, const EngineOptions& options,
@@ -119,8 +143,29 @@ Status WeightFiles::OpenSet(const std::vector<std::string>& folders, bool noted,
 }
 
 std::unique_ptr<ExpertStore> WeightFiles::MakeStore(IoScheduler& io, bool verify_reads) const {
+  if (stream != nullptr)
+    return std::make_unique<ExpertStore>(LocateInStream(*checkpoint, *stream), io,
+                                         ExpertStoreOptions{.verify_reads = true});
   if (set == nullptr) return std::make_unique<ExpertStore>(*checkpoint, io);
   return std::make_unique<ExpertStore>(*set, first_set_drive, io, ExpertStoreOptions{.verify_reads = verify_reads});
+}
+
+Result<std::unique_ptr<StreamedExperts>> WeightFiles::MakeStream(const EngineOptions& options, ExpertSource& disk,
+                                                                 const RemoteFilesFactory& remote_files,
+                                                                 const Clock& clock) const {
+  if (stream == nullptr) return std::unique_ptr<StreamedExperts>();
+  std::unique_ptr<RemoteFiles> remote;
+  if (!options.stream.offline && !remote_files)
+    return Fail(ErrorCode::kUnsupported, options.model,
+                ": expected all experts, got a folder whose experts are fetched as they are used, which this command "
+                "does not do: give --offline, or fetch the rest with `deltafin setup` first");
+  if (!options.stream.offline) {
+    DFIN_TRY(remote, remote_files(stream->manifest()));
+  }
+  return std::make_unique<StreamedExperts>(
+      *checkpoint, *stream, disk, std::move(remote),
+      StreamedExpertsOptions{.connections = options.stream.connections, .check_twice = options.stream.check_twice},
+      clock);
 }
 
 Status WeightFiles::CheckModel(IoScheduler& io, CancelToken cancel) const {

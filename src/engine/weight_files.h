@@ -16,6 +16,8 @@
 #include "checkpoint/dense_source.h"
 #include "checkpoint/expert_set.h"
 #include "checkpoint/expert_store.h"
+#include "checkpoint/stream_folder.h"
+#include "checkpoint/streamed_experts.h"
 #include "engine/engine_options.h"
 #include "io/io_scheduler.h"
 
@@ -25,7 +27,9 @@ struct WeightFiles {
   std::unique_ptr<Checkpoint> checkpoint;
   std::unique_ptr<DenseSet> dense;  // null: dense weights come from the shards
   std::unique_ptr<ExpertSet> set;   // null: experts come from the shards
-  std::vector<DriveInfo> drives;    // of the scheduler
+  // Not null: the shards are not whole, experts are fetched into them as they are routed.
+  std::unique_ptr<StreamFolder> stream;
+  std::vector<DriveInfo> drives;  // of the scheduler
   int32_t dense_drive = 0;
   int32_t first_set_drive = 0;
 
@@ -35,6 +39,9 @@ struct WeightFiles {
 
   DenseSource dense_source() const { return {*checkpoint, dense.get(), dense_drive}; }
   std::unique_ptr<ExpertStore> MakeStore(IoScheduler& io, bool verify_reads) const;
+  // Over `disk`, for a streamed folder; else null. Without a factory nothing but StreamOptions::offline will do.
+  Result<std::unique_ptr<StreamedExperts>> MakeStream(const EngineOptions& options, ExpertSource& disk,
+                                                      const RemoteFilesFactory& remote_files, const Clock& clock) const;
   // The set and the packed dense weights must be of this very model. Reads a few kilobytes, a few megabytes.
   Status CheckModel(IoScheduler& io, CancelToken cancel) const;
   // Every expert can be read in two ways.
@@ -44,6 +51,7 @@ struct WeightFiles {
   // `noted`: by pack, not named by an option.
   Status OpenSet(const std::vector<std::string>& folders, bool noted, const EngineOptions& options,
                  const ReadsBuffered& reads_buffered, Logger& logger);
+  Status OpenStream(const EngineOptions& options, Logger& logger, bool streamed);
   Status OpenDense(const EngineOptions& options, const ReadsBuffered& reads_buffered, Logger& logger);
 };
 

@@ -30,6 +30,17 @@ TEST(StatusText, ShowsThePromptWithLayerBytesAndSpeed) {
             "prompt  512/2048  layer 1/93  300 GB read  5.00 GB/s  8.00 tok/s  3 min 12 s left");
 }
 
+TEST(StatusText, ShowsWhatIsFetchedOverTheNetwork) {
+  EngineMonitor::Snapshot s;
+  s.phase = Phase::kPrefill;
+  s.total = 9;
+  s.layers = 93;
+  s.fetch = {.experts = 10, .bytes = 1'000'000'000, .fetched_again = 0, .waiting = 16, .seconds = 10};
+  EXPECT_NE(StatusText(s, kSecond / 2, 0).find("  fetching experts: 16 to come, 1.00 GB came at 100 MB/s  "),
+            std::string::npos)
+      << StatusText(s, kSecond / 2, 0);
+}
+
 // 16 of 400 tokens are in the step, a third of its layers are done: 5.33 tokens in 10 s.
 TEST(StatusText, EstimatesInsideAChunkFromItsLayers) {
   EngineMonitor::Snapshot s;

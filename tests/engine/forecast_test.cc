@@ -61,6 +61,18 @@ TEST(Forecast, StreamedWeightsAreReadForEveryChunk) {
   EXPECT_NEAR(ForecastPrompt(f, 250).seconds, std::max(reading, 3.0), 1e-6);
 }
 
+TEST(Forecast, SaysWhatOfItMustComeOverTheNetwork) {
+  ForecastFacts f = Large();
+  f.absent = 92 * 896 / 4;
+  const PromptForecast some = ForecastPrompt(f, 1);
+  EXPECT_NEAR(static_cast<double>(some.network_bytes), 92 * 16 * 17'547'264.0 / 4, 17'547'264);
+  EXPECT_THAT(Describe(some), HasSubstr("up to 6.46 GB of it must be fetched over the network first"));
+  f.slots = 0;
+  f.chunk = 1000;
+  EXPECT_EQ(ForecastPrompt(f, 4000).network_bytes, 92 * 224 * 17'547'264u) << "what came once stays";
+  EXPECT_EQ(ForecastPrompt(Large(), 4000).network_bytes, 0u);
+}
+
 TEST(Forecast, WithoutMeasuredDrivesNoTimeIsNamed) {
   ForecastFacts f = Large();
   f.expert_rates[2] = 0;

@@ -1,0 +1,77 @@
+#include "app/stream_options.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/json.h"
+#include "base/units.h"
+#include "checkpoint/stream_manifest.h"
+#include "setup/hub_files.h"
+
+namespace deltafin {
+namespace {
+
+constexpr uint64_t kMaxTokenBytes = 4096;
+// Between tries, doubled each time: with the default number of tries an unreachable hub ends a run after half a minute.
+constexpr double kFirstSeconds = 0.5;
+
+}  // namespace
+
+void AddStreamOptions(CLI::App& app, CommonOptions& options) {
+  app.add_flag("--offline", options.offline, "Fetch no experts over the network (see setup --dense-only)");
+  app.add_option("--connections", options.connections, "Experts that are fetched at once")->check(CLI::Range(1, 64));
+  app.add_option("--fetch-attempts", options.fetch_attempts,
+                 "Tries in a row that bring nothing until a fetch has failed (7: about half a minute)")
+      ->check(CLI::Range(1, 100));
+  app.add_flag("--check-twice", options.check_twice, "Fetch every expert twice and compare");
+  app.add_option("--keep-experts", options.keep_experts,
+                 "Most bytes of fetched experts that stay on disk, the oldest make room (default: all stay)")
+      ->type_name("SIZE");
+  app.add_option("--token-file", options.token_file, "File with the hub's access token")->type_name("F");
+  app.add_option("--proxy", options.proxy, "Proxy to fetch experts through (default: as the environment says)")
+      ->type_name("URL");
+}
+
+Result<StreamOptions> ToStreamOptions(const CommonOptions& options) {
+  StreamOptions out;
+  out.offline = options.offline;
+  out.check_twice = options.check_twice;
+  out.connections = options.connections;
+  if (!options.keep_experts.empty()) {
+    Result<uint64_t> size = ParseSize(options.keep_experts);
+    if (!size) return FailWith(std::move(size), "--keep-experts");
+    out.keep_experts = *size;
+  }
+  if (options.offline && (options.check_twice || out.keep_experts))
+    return Fail(ErrorCode::kInvalidArgument, options.check_twice ? "--check-twice" : "--keep-experts",
+                ": is about experts that are fetched, which --offline forbids: give one of them");
+  const bool network_only = !options.token_file.empty() || !options.proxy.empty();
+  if (network_only && (options.offline || !IsStreamedFolder(options.model)))
+    return Fail(ErrorCode::kInvalidArgument, options.token_file.empty() ? "--proxy" : "--token-file",
+                ": expected a model whose experts are fetched over the network, got ",
+                options.offline ? "--offline" : "one that has them all", ": leave it out");
+  return out;
+}
+
+Result<std::string> ReadToken(const std::string& path) {
+  if (path.empty()) return std::string();
+  Result<std::string> text = ReadWholeFile(path, kMaxTokenBytes);
+  if (!text) return Fail(ErrorCode::kInvalidArgument, "--token-file ", text.error().message());
+  while (!text->empty() && (text->back() == '\n' || text->back() == '\r' || text->back() == ' ')) text->pop_back();
+  if (text->empty()) return Fail(ErrorCode::kInvalidArgument, "--token-file ", path, ": expected a token, got nothing");
+  return text;
+}
+
+RemoteFilesFactory HubOf(const CommonOptions& options, Logger& logger) {
+  return [&options, &logger](const StreamManifest& manifest) -> Result<std::unique_ptr<RemoteFiles>> {
+    HubOptions hub;
+    DFIN_TRY(hub.token, ReadToken(options.token_file));
+    hub.retry.attempts = options.fetch_attempts;
+    hub.retry.first_seconds = kFirstSeconds;
+    hub.on_retry = [&logger](const std::string& what) { logger.WarnOnce(Cat("fetching experts: ", what)); };
+    HttpClientOptions http;
+    http.proxy = options.proxy;
+    return HubFiles::Open(manifest, std::move(http), std::move(hub));
+  };
+}
+
+}  // namespace deltafin
