@@ -20,7 +20,8 @@ set(DELTAFIN_LAYERS
   "bench: engine draft backend/cpu backend spec tensor io base"
   "server: engine text base"
   "doctor: engine pack backend/cpu backend checkpoint text spec tensor io base"
-  "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base doctor setup"
+  "simulate: synth cache checkpoint spec tensor base"
+  "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base doctor setup simulate"
 )
 
 # deltafin_library(folder SOURCES a.cc b.cc [LINK lib...]): the library deltafin_<folder>, linked with the folders that the
