@@ -29,6 +29,7 @@ Command AddPack(CLI::App& root);
 Command AddVerify(CLI::App& root);
 Command AddDoctor(CLI::App& root);
 Command AddSetup(CLI::App& root);
+Command AddPlan(CLI::App& root);
 Command AddBench(CLI::App& root);
 Command AddCompletion(CLI::App& root);
 Command AddMan(CLI::App& root);

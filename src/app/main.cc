@@ -19,10 +19,10 @@ int Run(int argc, char** argv) {
   root.set_version_flag("--version", VersionText());
   root.require_subcommand(1);
   root.failure_message(CLI::FailureMessage::simple);
-  const std::vector<Command> commands = {AddRun(root),        AddChat(root),   AddServe(root),  AddLogits(root),
-                                         AddInspect(root),    AddSynth(root),  AddSetup(root),  AddDrives(root),
-                                         AddPack(root),       AddVerify(root), AddDoctor(root), AddBench(root),
-                                         AddCompletion(root), AddMan(root)};
+  const std::vector<Command> commands = {AddRun(root),     AddChat(root),       AddServe(root), AddLogits(root),
+                                         AddInspect(root), AddSynth(root),      AddSetup(root), AddDrives(root),
+                                         AddPack(root),    AddVerify(root),     AddPlan(root),  AddDoctor(root),
+                                         AddBench(root),   AddCompletion(root), AddMan(root)};
   for (const Command& command : commands) {
     command.app->set_version_flag("--version", VersionText());
     RefuseEmptyValues(*command.app);

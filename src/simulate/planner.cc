@@ -1,0 +1,254 @@
+#include "simulate/planner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/units.h"
+
+namespace deltafin::simulate {
+namespace {
+
+constexpr int64_t kWarmTokens = 8, kMeasuredTokens = 40;
+// As the engine plans (engine/memory_plan.cc): a tenth is left to the system; stacks, tables and the program.
+constexpr uint64_t kLeftToSystemDivisor = 10, kReserveDivisor = 200;
+constexpr uint64_t kReserveFixed = 128 * kMiB;
+constexpr int64_t kMostChunk = 4096, kLeastChunk = 16;
+// Activations of a chunk may take such a part of the budget.
+constexpr uint64_t kChunkDivisor = 16;
+constexpr int kRingBuffers = 2;
+constexpr double kPackedForm = 0.75;
+constexpr int64_t kMostTokens = 1 << 24;
+constexpr double kGrowth = 0.71;
+
+uint64_t Whole(double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); }
+
+class Splitter {
+ public:
+  explicit Splitter(const PlanRequest& request) : r_(request) {}
+
+  Result<MemorySplit> Split() {
+    m_.budget = r_.machine.ram_bytes - r_.machine.ram_bytes / kLeftToSystemDivisor;
+    m_.reserve = kReserveFixed + m_.budget / kReserveDivisor;
+    m_.conversation = Whole(r_.shape.kept_state_bytes + r_.shape.bytes_per_context * static_cast<double>(r_.context));
+    m_.packed = r_.dense == DenseForm::kPacked || (r_.dense == DenseForm::kAuto && !Fits(1));
+    const uint64_t floor = Floor();
+    if (m_.budget < floor) {
+      const uint64_t ram = floor + floor / (kLeftToSystemDivisor - 1) + 1;
+      return Fail(ErrorCode::kOutOfMemory, "memory of ", FormatBytes(r_.machine.ram_bytes), ": expected at least ",
+                  FormatBytes(ram), " for this model and --context ", r_.context);
+    }
+    ChooseChunk();
+    ChooseDense();
+    DFIN_TRY_VOID(ChooseSlots());
+    return m_;
+  }
+
+ private:
+  double form() const { return m_.packed ? kPackedForm : 1; }
+  uint64_t RowBytes(int64_t rows) const { return Whole(r_.shape.row_bytes * static_cast<double>(rows)); }
+  uint64_t SlotBytes(int64_t slots) const { return Whole(r_.shape.record_bytes * static_cast<double>(slots)); }
+  uint64_t Fixed() const { return m_.reserve + m_.conversation + SlotBytes(r_.shape.experts_per_token); }
+  bool Fits(double form) const {
+    return Fixed() + RowBytes(kLeastChunk) + Whole(r_.shape.dense_bytes() * form) <= m_.budget;
+  }
+  uint64_t RingBytes() const { return Whole(kRingBuffers * r_.shape.largest_layer_bytes() * form()); }
+  uint64_t Floor() const {
+    const uint64_t all = Whole(r_.shape.dense_bytes() * form());
+    return Fixed() + RowBytes(kLeastChunk) + std::min(all, RingBytes());
+  }
+
+  void ChooseChunk() {
+    const int64_t most = std::clamp(r_.context, int64_t{1}, kMostChunk);
+    m_.chunk = std::min(kLeastChunk, most);
+    while (m_.chunk * 2 <= most && RowBytes(m_.chunk * 2) <= m_.budget / kChunkDivisor) m_.chunk *= 2;
+    // Weights in memory are worth more than long chunks.
+    while (m_.chunk > kLeastChunk && !WithChunk(Whole(r_.shape.dense_bytes() * form())) &&
+           RowBytes(m_.chunk) > RowBytes(kLeastChunk) + m_.budget - Floor())
+      m_.chunk /= 2;
+    m_.activations = RowBytes(m_.chunk);
+  }
+  bool WithChunk(uint64_t dense) const { return Fixed() + RowBytes(m_.chunk) + dense <= m_.budget; }
+
+  void ChooseDense() {
+    const double all = r_.shape.dense_bytes() * form();
+    const uint64_t others = Fixed() + m_.activations;
+    if (others + Whole(all) <= m_.budget) {
+      m_.dense = Whole(all);
+      return;
+    }
+    const uint64_t room = m_.budget - std::min(m_.budget, others);
+    m_.dense = room;
+    m_.resident_dense = std::clamp((static_cast<double>(room) - static_cast<double>(RingBytes())) / all, 0.0, 1.0);
+  }
+
+  Status ChooseSlots() {
+    const uint64_t others = m_.reserve + m_.conversation + m_.activations + m_.dense;
+    uint64_t room = m_.budget - std::min(m_.budget, others);
+    if (r_.cache_bytes) {
+      if (*r_.cache_bytes < SlotBytes(r_.shape.experts_per_token))
+        return Fail(ErrorCode::kOutOfMemory, "--cache ", FormatBytes(*r_.cache_bytes), ": expected at least ",
+                    FormatBytes(SlotBytes(r_.shape.experts_per_token)), ", the experts of one token in one layer");
+      if (*r_.cache_bytes > room)
+        return Fail(ErrorCode::kOutOfMemory, "--cache ", FormatBytes(*r_.cache_bytes), ": expected at most ",
+                    FormatBytes(room), ", which the rest leaves of this memory");
+      room = *r_.cache_bytes;
+    }
+    const int64_t all = r_.shape.expert_layers() * r_.shape.experts;
+    m_.slots = std::min(all, static_cast<int64_t>(static_cast<double>(room) / r_.shape.record_bytes));
+    m_.slots = std::max(m_.slots, r_.shape.experts_per_token);
+    m_.experts = SlotBytes(m_.slots);
+    return {};
+  }
+
+  const PlanRequest& r_;
+  MemorySplit m_;
+};
+
+Status CheckRequest(const PlanRequest& r) {
+  DFIN_TRY_VOID(CheckMachine(r.machine));
+  if (r.context < 1 || r.context > kMostTokens)
+    return Fail(ErrorCode::kInvalidArgument, "--context ", r.context, ": expected 1 to ", kMostTokens);
+  if (r.prompt_tokens < 1 || r.prompt_tokens > r.context)
+    return Fail(ErrorCode::kInvalidArgument, "--prompt-tokens ", r.prompt_tokens, ": expected 1 to ", r.context,
+                ", the --context");
+  if (!(r.draft_chance >= 0 && r.draft_chance < 1))
+    return Fail(ErrorCode::kInvalidArgument, "--draft ", r.draft_chance, ": expected off, or a chance from 0 to below 1");
+  return {};
+}
+
+// What its time went into.
+std::string LimitOf(const PlanRequest& request, const EngineModel& engine, const Totals& t) {
+  const double computing = t.dense_compute + t.expert_compute;
+  if (t.expert_wait + t.dense_wait > computing)
+    return t.dense_wait > t.expert_wait || t.dense_bytes > t.expert_bytes ? "memory size" : "drives";
+  // Of a plain step: reading every weight once against multiplying with it.
+  const double reading = 2 * engine.dense_form / (request.machine.memory_bytes_per_second * engine.dense_share);
+  const double multiplying = 2 / (request.machine.flops_per_second * engine.arithmetic_share);
+  return reading >= multiplying ? "memory bandwidth" : "arithmetic";
+}
+
+Result<std::unique_ptr<Routing>> RoutingOf(const PlanRequest& request) {
+  if (request.trace != nullptr) return ReplayRouting(request.shape, *request.trace);
+  return MakeRouting(request.shape, K3Statistics(), request.seed);
+}
+
+std::string Gigabytes(double rate) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.3g GB/s", rate / 1e9);
+  return text;
+}
+
+class Trials {
+ public:
+  Trials(const PlanRequest& request, const PlanAnswer& answer) : request_(request), answer_(answer) {}
+
+  std::vector<Alternative> Run() {
+    Drives();
+    Memory();
+    if (request_.machine.drives.size() > 1)
+      for (const LayoutKind kind : {LayoutKind::kStriped, LayoutKind::kMirrored, LayoutKind::kShards})
+        if (kind != request_.layout.kind) Try(std::string(ToString(kind)), [&](PlanRequest& r) { r.layout = {.kind = kind}; });
+    if (answer_.memory.packed)
+      Try("dense weights as released (BF16)", [](PlanRequest& r) { r.dense = DenseForm::kBf16; });
+    else
+      Try("dense weights in 12 bits", [](PlanRequest& r) { r.dense = DenseForm::kPacked; });
+    if (request_.draft_chance > 0)
+      Try("no drafts", [](PlanRequest& r) { r.draft_chance = 0; });
+    else
+      Try("drafts, right with a chance of 0.8", [](PlanRequest& r) { r.draft_chance = 0.8; });
+    return std::move(found_);
+  }
+
+ private:
+  void Drives() {
+    const Machine& machine = request_.machine;
+    const double most = machine.drives[machine.fastest()].bytes_per_second;
+    if (machine.drives.size() < kMostDrives)
+      Try("one more drive of " + Gigabytes(most), [&](PlanRequest& r) { r.machine.drives.push_back({.bytes_per_second = most}); });
+    if (machine.drives.size() == 1) return;
+    size_t slowest = 0;
+    for (size_t d = 0; d < machine.drives.size(); ++d)
+      if (machine.drives[d].bytes_per_second < machine.drives[slowest].bytes_per_second) slowest = d;
+    Try("without the drive of " + Gigabytes(machine.drives[slowest].bytes_per_second), [&](PlanRequest& r) {
+      r.machine.drives.erase(r.machine.drives.begin() + static_cast<std::ptrdiff_t>(slowest));
+    });
+  }
+
+  void Memory() {
+    const uint64_t more = request_.machine.ram_bytes / 2;
+    Try(FormatBytes(more) + " more memory", [&](PlanRequest& r) {
+      r.machine.ram_bytes += more;
+      r.cache_bytes.reset();
+    });
+    Try("memory of twice the bandwidth", [](PlanRequest& r) { r.machine.memory_bytes_per_second *= 2; });
+    Try("twice the arithmetic", [](PlanRequest& r) { r.machine.flops_per_second *= 2; });
+  }
+
+  template <typename Change>
+  void Try(std::string name, Change change) {
+    PlanRequest request = request_;
+    change(request);
+    const Result<PlanAnswer> answer = Plan(request);
+    if (!answer) return;
+    found_.push_back({.change = std::move(name),
+                      .tokens_per_second = answer->tokens_per_second,
+                      .seconds_first_token = answer->seconds_first_token,
+                      .gain = answer->tokens_per_second / answer_.tokens_per_second - 1});
+  }
+
+  const PlanRequest& request_;
+  const PlanAnswer& answer_;
+  std::vector<Alternative> found_;
+};
+
+}  // namespace
+
+Result<MemorySplit> SplitMemory(const PlanRequest& request) {
+  DFIN_TRY_VOID(CheckRequest(request));
+  return Splitter(request).Split();
+}
+
+Result<PlanAnswer> Plan(const PlanRequest& request) {
+  PlanAnswer answer;
+  DFIN_TRY(answer.memory, SplitMemory(request));
+  const EngineModel engine = OwnEngine(answer.memory.packed);
+  DFIN_TRY(const std::unique_ptr<Routing> routing, RoutingOf(request));
+  Simulation simulation({.shape = request.shape,
+                         .machine = request.machine,
+                         .engine = engine,
+                         .layout = request.layout,
+                         .slots = answer.memory.slots,
+                         .policy = request.policy,
+                         .resident_dense = answer.memory.resident_dense,
+                         .seed = request.seed},
+                        *routing);
+  simulation.Warm();
+  answer.prompt = RunPrompt(simulation, engine, request.prompt_tokens, answer.memory.chunk);
+  answer.seconds_first_token = answer.prompt.seconds;
+  RunDecode(simulation, kWarmTokens, {}, request.seed);
+  DraftHabits drafts;
+  if (request.draft_chance > 0) drafts = BestHabits(request.draft_chance, kGrowth, request.most_drafts);
+  answer.drafts = drafts.mean_drafts();
+  answer.decode = RunDecode(simulation, kMeasuredTokens, drafts, request.seed);
+  answer.tokens_per_second = answer.decode.tokens_per_second();
+  answer.limited_by = LimitOf(request, engine, answer.decode.totals);
+  answer.step = simulation.last_step();
+  return answer;
+}
+
+std::vector<Alternative> Alternatives(const PlanRequest& request, const PlanAnswer& answer) {
+  return Trials(request, answer).Run();
+}
+
+std::vector<PlanAnswer> ByDrives(const PlanRequest& request) {
+  std::vector<PlanAnswer> answers;
+  for (size_t count = 1; count <= request.machine.drives.size(); ++count) {
+    PlanRequest part = request;
+    part.machine.drives.resize(count);
+    Result<PlanAnswer> answer = Plan(part);
+    if (answer) answers.push_back(std::move(*answer));
+  }
+  return answers;
+}
+
+}  // namespace deltafin::simulate
