@@ -33,13 +33,15 @@ Status AddDrives(const std::string& state, simulate::Machine& machine, std::vect
     const std::optional<DriveProfile> profile = LoadDriveProfile(state, drive.identity);
     if (!profile || drive.mount_point.empty()) continue;
     folders.push_back(drive.mount_point);
-    machine.drives.push_back({.bytes_per_second = profile->bytes_per_second, .first_byte_seconds = FirstByteSeconds(*profile)});
+    machine.drives.push_back(
+        {.bytes_per_second = profile->bytes_per_second, .first_byte_seconds = FirstByteSeconds(*profile)});
   }
   // Drives that share something were measured together: those rates count.
   const std::vector<double> together = ProfiledRates(state, folders);
   for (size_t d = 0; d < folders.size(); ++d) {
     if (together[d] > 0) machine.drives[d].bytes_per_second = together[d];
-    notes.push_back("drive at " + folders[d] + ": " + FormatRate(machine.drives[d].bytes_per_second) + ", as deltafin drives measured it");
+    notes.push_back("drive at " + folders[d] + ": " + FormatRate(machine.drives[d].bytes_per_second) +
+                    ", as deltafin drives measured it");
   }
   if (machine.drives.empty())
     return Fail(ErrorCode::kUnavailable, "--this-machine: no mounted drive has a profile in ", state,
@@ -55,12 +57,14 @@ Result<simulate::Machine> MeasureThisMachine(const std::string& state_dir, std::
   simulate::Machine machine;
   DFIN_TRY_VOID(AddDrives(state, machine, notes));
   machine.ram_bytes = AvailableMemoryBytes();
-  DFIN_TRY(const std::unique_ptr<MachineLimits> limits, MachineLimits::Create("auto", PlaceThreads(MachineTopology(), 0), true));
+  DFIN_TRY(const std::unique_ptr<MachineLimits> limits,
+           MachineLimits::Create("auto", PlaceThreads(MachineTopology(), 0), true));
   machine.memory_bytes_per_second = limits->ReadBytesPerSecond(kSeconds);
   machine.flops_per_second = limits->FlopsPerSecond(kSeconds);
   char text[160];
-  std::snprintf(text, sizeof text, "measured just now: memory read at %.1f GB/s, %.0f GFLOP/s; %s of memory may be used",
-                machine.memory_bytes_per_second / 1e9, machine.flops_per_second / 1e9, FormatBytes(machine.ram_bytes).c_str());
+  std::snprintf(
+      text, sizeof text, "measured just now: memory read at %.1f GB/s, %.0f GFLOP/s; %s of memory may be used",
+      machine.memory_bytes_per_second / 1e9, machine.flops_per_second / 1e9, FormatBytes(machine.ram_bytes).c_str());
   notes.push_back(text);
   return machine;
 }

@@ -14,7 +14,12 @@ using simulate::Totals;
 
 std::string Number(double value) {
   char text[40];
-  std::snprintf(text, sizeof text, value >= 100 ? "%.0f" : value >= 10 ? "%.1f" : value >= 0.1 ? "%.2f" : "%.4f", value);
+  std::snprintf(text, sizeof text,
+                value >= 100   ? "%.0f"
+                : value >= 10  ? "%.1f"
+                : value >= 0.1 ? "%.2f"
+                               : "%.4f",
+                value);
   return text;
 }
 
@@ -35,11 +40,13 @@ std::string MemoryLines(const PlanReport& report) {
   const simulate::MemorySplit& m = report.answer.memory;
   const simulate::ModelShape& shape = report.job->request.shape;
   const int64_t all = shape.expert_layers() * shape.experts;
-  std::string text = Cat("memory       ", FormatBytes(m.dense), " of dense weights, ", m.packed ? "in 12 bits" : "as released (BF16)");
+  std::string text =
+      Cat("memory       ", FormatBytes(m.dense), " of dense weights, ", m.packed ? "in 12 bits" : "as released (BF16)");
   text += m.resident_dense >= 1 ? ", all of them in memory\n"
-                                : Cat(", ", Percent(m.resident_dense, false), " of the layers in memory, the others read for every step\n");
-  text += Cat("             ", m.slots, " of ", all, " experts (", FormatBytes(m.experts), "), ", FormatBytes(m.conversation),
-              " for a conversation, prompts in chunks of ", m.chunk, "\n");
+                                : Cat(", ", Percent(m.resident_dense, false),
+                                      " of the layers in memory, the others read for every step\n");
+  text += Cat("             ", m.slots, " of ", all, " experts (", FormatBytes(m.experts), "), ",
+              FormatBytes(m.conversation), " for a conversation, prompts in chunks of ", m.chunk, "\n");
   return text;
 }
 
@@ -134,7 +141,8 @@ Json RowsJson(const std::vector<simulate::TargetRow>& rows) {
 }
 
 std::string Verdict(const std::vector<simulate::TargetRow>& rows) {
-  const auto missed = std::count_if(rows.begin(), rows.end(), [](const simulate::TargetRow& row) { return !row.holds(); });
+  const auto missed =
+      std::count_if(rows.begin(), rows.end(), [](const simulate::TargetRow& row) { return !row.holds(); });
   return Cat(rows.size() - static_cast<size_t>(missed), " of ", rows.size(), " rows hold\n");
 }
 
@@ -144,22 +152,26 @@ std::string MachineLine(const simulate::Machine& machine) {
   std::string rates;
   for (size_t d = 0; d < machine.drives.size(); ++d)
     rates += Cat(d == 0 ? "" : " + ", Short(machine.drives[d].bytes_per_second / 1e9));
-  return Cat(machine.drives.size(), machine.drives.size() == 1 ? " drive (" : " drives (", rates, " GB/s), ", FormatBytes(machine.ram_bytes),
-             ", memory read at ", FormatRate(machine.memory_bytes_per_second), ", ", Short(machine.flops_per_second / 1e12), " TFLOP/s");
+  return Cat(machine.drives.size(), machine.drives.size() == 1 ? " drive (" : " drives (", rates, " GB/s), ",
+             FormatBytes(machine.ram_bytes), ", memory read at ", FormatRate(machine.memory_bytes_per_second), ", ",
+             Short(machine.flops_per_second / 1e12), " TFLOP/s");
 }
 
 std::string PlanText(const PlanReport& report) {
   const simulate::PlanRequest& request = report.job->request;
   std::string text = "Simulated, not measured.\n";
-  text += Cat("machine      ", MachineLine(request.machine), ", experts ", simulate::ToString(request.layout.kind), "\n");
+  text +=
+      Cat("machine      ", MachineLine(request.machine), ", experts ", simulate::ToString(request.layout.kind), "\n");
   text += MemoryLines(report);
   text += Cat("tokens/s     ", Number(report.answer.tokens_per_second), "\n");
-  text += Cat("first token  ", FormatSeconds(report.answer.seconds_first_token), " after a prompt of ", request.prompt_tokens, "\n");
+  text += Cat("first token  ", FormatSeconds(report.answer.seconds_first_token), " after a prompt of ",
+              request.prompt_tokens, "\n");
   text += Cat("limited by   ", report.answer.limited_by, "\n");
   text += TimeLines(report);
   if (report.reference)
-    text += "published    on this machine another engine was measured at 0.92 tokens/s (1.00 with drafts) in 512 tokens, "
-            "first token of a prompt of 512 after 375 s\n";
+    text +=
+        "published    on this machine another engine was measured at 0.92 tokens/s (1.00 with drafts) in 512 tokens, "
+        "first token of a prompt of 512 after 375 s\n";
   text += AlternativeLines(report.alternatives);
   text += "\nassumed\n";
   for (const std::string& line : report.job->assumptions) text += "  " + line + "\n";
@@ -191,12 +203,15 @@ std::string PlanJson(const PlanReport& report) {
   return DumpJson(out) + "\n";
 }
 
-std::string ComparisonText(const std::vector<simulate::TargetRow>& published, const std::vector<simulate::TargetRow>& own) {
-  return Cat("The published engine on the published machines:\n\n", simulate::ToMarkdown(published), "\n", Verdict(published),
-             "\nThis engine on throttled drives:\n\n", simulate::ToMarkdown(own), "\n", Verdict(own));
+std::string ComparisonText(const std::vector<simulate::TargetRow>& published,
+                           const std::vector<simulate::TargetRow>& own) {
+  return Cat("The published engine on the published machines:\n\n", simulate::ToMarkdown(published), "\n",
+             Verdict(published), "\nThis engine on throttled drives:\n\n", simulate::ToMarkdown(own), "\n",
+             Verdict(own));
 }
 
-std::string ComparisonJson(const std::vector<simulate::TargetRow>& published, const std::vector<simulate::TargetRow>& own) {
+std::string ComparisonJson(const std::vector<simulate::TargetRow>& published,
+                           const std::vector<simulate::TargetRow>& own) {
   Json out;
   out["published"] = RowsJson(published);
   out["own"] = RowsJson(own);

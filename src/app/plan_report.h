@@ -24,7 +24,9 @@ std::string PlanJson(const PlanReport& report);
 // "4 drives (13.6 + 7.1 + 7.1 + 5.4 GB/s), 128 GB"
 std::string MachineLine(const simulate::Machine& machine);
 
-std::string ComparisonText(const std::vector<simulate::TargetRow>& published, const std::vector<simulate::TargetRow>& own);
-std::string ComparisonJson(const std::vector<simulate::TargetRow>& published, const std::vector<simulate::TargetRow>& own);
+std::string ComparisonText(const std::vector<simulate::TargetRow>& published,
+                           const std::vector<simulate::TargetRow>& own);
+std::string ComparisonJson(const std::vector<simulate::TargetRow>& published,
+                           const std::vector<simulate::TargetRow>& own);
 
 }  // namespace deltafin

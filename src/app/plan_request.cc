@@ -81,7 +81,8 @@ Result<Machine> MachineOf(const PlanOptions& o, std::vector<std::string>& assump
     DFIN_TRY(machine, MeasureThisMachine(o.state_dir, assumptions));
   } else if (o.reference) {
     machine = simulate::ReferenceRig(4);
-    assumptions.push_back("memory is read at 300 GB/s and the processor does 2 TFLOP/s in float32: neither was measured there");
+    assumptions.push_back(
+        "memory is read at 300 GB/s and the processor does 2 TFLOP/s in float32: neither was measured there");
   } else {
     DFIN_TRY(machine, DescribedMachine(o));
   }
@@ -105,14 +106,12 @@ Status SetSwitches(const PlanOptions& o, simulate::PlanRequest& r) {
     if (!size) return FailWith(std::move(size), "--cache");
     r.cache_bytes = *size;
   }
-  if (o.dense == "bf16")
-    r.dense = simulate::DenseForm::kBf16;
-  else if (o.dense == "packed")
-    r.dense = simulate::DenseForm::kPacked;
-  else if (o.dense != "auto")
-    return Fail(ErrorCode::kInvalidArgument, "--dense ", o.dense, ": expected auto, bf16 or packed");
+  if (o.dense != "packed" && o.dense != "bf16")
+    return Fail(ErrorCode::kInvalidArgument, "--dense ", o.dense, ": expected packed or bf16");
+  r.packed = o.dense == "packed";
   if (o.draft != "off") {
-    DFIN_TRY(r.draft_chance, ParseNumber(o.draft, "--draft", "off, or the chance that a drafted token is right, e.g. 0.8"));
+    DFIN_TRY(r.draft_chance,
+             ParseNumber(o.draft, "--draft", "off, or the chance that a drafted token is right, e.g. 0.8"));
   }
   r.seed = o.seed;
   return {};
@@ -152,9 +151,11 @@ Result<PlanJob> MakePlanJob(const PlanOptions& o) {
     r.trace = job.trace.get();
   } else {
     job.assumptions.push_back(
-        "experts are wanted as published of Kimi K3: 30.8 % of a token's by the next one, use falling by exp(-rank / 26,000)");
+        "experts are wanted as published of Kimi K3: 30.8 % of a token's by the next one, use falling by exp(-rank / "
+        "26,000)");
   }
-  job.assumptions.push_back("kernels reach the share of the processor's limits that they reach on the developers' machine");
+  job.assumptions.push_back(
+      "kernels reach the share of the processor's limits that they reach on the developers' machine");
   return job;
 }
 

@@ -17,7 +17,7 @@ struct PlanOptions {
   bool this_machine = false, reference = false, calibrate = false, json = false;
   std::string drives, ram, memory_bandwidth, arithmetic, latency;
   std::vector<std::string> hubs, what_if;
-  std::string model, trace, layout = "striped", cache, cache_policy = "frequency", dense = "auto", draft = "off";
+  std::string model, trace, layout = "striped", cache, cache_policy = "frequency", dense = "packed", draft = "off";
   std::optional<int64_t> prompt_tokens, context;
   uint64_t seed = 1;
   std::string state_dir, plot;

@@ -32,7 +32,13 @@ class Calibration {
  private:
   void Add(TargetRow row) { rows_.push_back(std::move(row)); }
   void Rate(const char* id, const char* what, double target, double simulated, bool is_set = false) {
-    Add({.id = id, .what = what, .unit = "tokens/s", .low = target, .high = target, .simulated = simulated, .is_set = is_set});
+    Add({.id = id,
+         .what = what,
+         .unit = "tokens/s",
+         .low = target,
+         .high = target,
+         .simulated = simulated,
+         .is_set = is_set});
   }
 
   void Decode() {
@@ -71,9 +77,20 @@ class Calibration {
     Seconds("C6", "the same, 2 drives", 545, 545, Prompt(2, false).seconds, true);
     const Totals four = Prompt(4, false);
     Seconds("C6", "the same, 4 drives", 375, 375, four.seconds, true);
-    Add({.id = "C6", .what = "bytes read", .unit = "TB", .low = 9.0, .high = 9.0, .simulated = four.expert_bytes / 1e12, .is_set = true});
+    Add({.id = "C6",
+         .what = "bytes read",
+         .unit = "TB",
+         .low = 9.0,
+         .high = 9.0,
+         .simulated = four.expert_bytes / 1e12,
+         .is_set = true});
     const Totals once = Prompt(4, true);
-    Add({.id = "C7", .what = "C6 with one read an expert and layer: bytes", .unit = "TB", .low = 1.44, .high = 1.44, .simulated = once.expert_bytes / 1e12});
+    Add({.id = "C7",
+         .what = "C6 with one read an expert and layer: bytes",
+         .unit = "TB",
+         .low = 1.44,
+         .high = 1.44,
+         .simulated = once.expert_bytes / 1e12});
     Seconds("C7", "the same: first token (no measurement: published as planned)", 120, 150, once.seconds);
   }
 
@@ -84,7 +101,12 @@ class Calibration {
     for (int64_t i = 0; i < kSteps; ++i) simulation.Step(9);
     const Totals& t = simulation.totals();
     const auto steps = static_cast<double>(t.steps);
-    Add({.id = "C8", .what = "step of 9 rows, 4 drives: bytes", .unit = "GB", .low = 127, .high = 135, .simulated = t.expert_bytes / steps / 1e9});
+    Add({.id = "C8",
+         .what = "step of 9 rows, 4 drives: bytes",
+         .unit = "GB",
+         .low = 127,
+         .high = 135,
+         .simulated = t.expert_bytes / steps / 1e9});
     Seconds("C8", "the same: time", 4.5, 4.95, t.seconds / steps);
   }
 
@@ -108,12 +130,17 @@ class Calibration {
     const double with = SecondsPerToken(setup, K3Statistics());
     setup.engine.ahead_layers = 0;
     const double without = SecondsPerToken(setup, K3Statistics());
-    Add({.id = "C11", .what = "look-ahead off, one drive of 6.6 GB/s: more time a token", .unit = "%", .low = 4, .high = 4,
-         .simulated = 100 * (without / with - 1), .tolerance = 2});
+    Add({.id = "C11",
+         .what = "look-ahead off, one drive of 6.6 GB/s: more time a token",
+         .unit = "%",
+         .low = 4,
+         .high = 4,
+         .simulated = 100 * (without / with - 1),
+         .tolerance = 2});
   }
 
-  // GLM-5.2: 600 reads of 19 MB a token when nothing is found, 71 % found. A drive's rate and the computing are what the
-  // run without a mirror says: 0.758 s of waiting and 0.65 s of the rest for a token.
+  // GLM-5.2: 600 reads of 19 MB a token when nothing is found, 71 % found. A drive's rate and the computing are what
+  // the run without a mirror says: 0.758 s of waiting and 0.65 s of the rest for a token.
   void Mirror() {
     Setup setup;
     setup.shape = shape_;
@@ -156,8 +183,13 @@ class Calibration {
     Change("C14", "4 full copies, not balanced", -33, -24, 100 * (blind / balanced - 1));
     // A third of the experts, two thirds of the reads.
     const double hot = FourDrives({.kind = LayoutKind::kHotOnFastest, .held = {26684.0 / 82432}});
-    Add({.id = "C15", .what = "most used experts on the fastest drive alone, against copies by use", .unit = "% (slower)",
-         .low = -100, .high = 0, .simulated = 100 * (hot / all - 1), .tolerance = 0});
+    Add({.id = "C15",
+         .what = "most used experts on the fastest drive alone, against copies by use",
+         .unit = "% (slower)",
+         .low = -100,
+         .high = 0,
+         .simulated = 100 * (hot / all - 1),
+         .tolerance = 0});
   }
 
   const ModelShape& shape_;
@@ -188,19 +220,31 @@ std::vector<TargetRow> CalibrateCaches(const ModelShape& shape, uint64_t seed) {
   MakeTrace(shape, *routing, kFirst);
   const ExpertTrace trace = MakeTrace(shape, *routing, kTokens);
   const ExpertTrace later = MakeTrace(shape, *routing, kTokens);
-  const auto slots = [&](double gigabytes) { return std::max<int64_t>(1, std::llround(gigabytes * 1e9 / shape.record_bytes)); };
+  const auto slots = [&](double gigabytes) {
+    return std::max<int64_t>(1, std::llround(gigabytes * 1e9 / shape.record_bytes));
+  };
   const auto hits = [&](double gigabytes) {
     const auto policy = CreatePlainLru(slots(gigabytes));
-    return 100 - 100 * static_cast<double>(ReplayReads(trace, slots(gigabytes), *policy)) / static_cast<double>(trace.uses());
+    return 100 -
+           100 * static_cast<double>(ReplayReads(trace, slots(gigabytes), *policy)) / static_cast<double>(trace.uses());
   };
   std::vector<TargetRow> rows;
-  const auto add = [&](const char* id, const char* what, double low, double high, double simulated, double tolerance, bool is_set) {
-    rows.push_back({.id = id, .what = what, .unit = "%", .low = low, .high = high, .simulated = simulated, .tolerance = tolerance, .is_set = is_set});
+  const auto add = [&](const char* id, const char* what, double low, double high, double simulated, double tolerance,
+                       bool is_set) {
+    rows.push_back({.id = id,
+                    .what = what,
+                    .unit = "%",
+                    .low = low,
+                    .high = high,
+                    .simulated = simulated,
+                    .tolerance = tolerance,
+                    .is_set = is_set});
   };
   add("C9", "found by LRU in 0.5 to 24 GB, at most", 0, 2, std::max({hits(0.5), hits(8), hits(24)}), 0, true);
   add("C9", "in 36 GB", 30, 30, hits(36.4), -1, true);
   add("C9", "in 109 GB", 44, 44, hits(109), -1, true);
-  add("C10", "40 GB of the most used: found in the text that was counted", 52, 52, 100 * PinnedShare(trace, trace, slots(40)), 3, false);
+  add("C10", "40 GB of the most used: found in the text that was counted", 52, 52,
+      100 * PinnedShare(trace, trace, slots(40)), 3, false);
   add("C10", "found in later text", 41, 41, 100 * PinnedShare(trace, later, slots(40)), 3, false);
   return rows;
 }

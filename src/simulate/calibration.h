@@ -1,8 +1,8 @@
 // calibration: the published engine on the published machines, simulated, beside what was measured there.
 //
-// The targets are C1 to C15: decode and prompts on one to four drives, drafts, caches, look-ahead, layouts. Parameters of
-// the published engine were set by C1, C6 and C9 alone; the other rows are predictions, and stay as they come out. Pure
-// functions; a few seconds of work.
+// The targets are C1 to C15: decode and prompts on one to four drives, drafts, caches, look-ahead, layouts. Parameters
+// of the published engine were set by C1, C6 and C9 alone; the other rows are predictions, and stay as they come out.
+// Pure functions; a few seconds of work.
 #pragma once
 
 #include <cstdint>

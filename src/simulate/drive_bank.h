@@ -37,7 +37,7 @@ class DriveBank {
 
   size_t drives() const { return drives_.size(); }
   double rate(size_t drive) const { return drives_[drive].rate; }
-  double backlog_bytes(size_t drive) const { return drives_[drive].backlog; }  // ordinary reads, begun ones included
+  double backlog_bytes(size_t drive) const { return drives_[drive].backlog; }    // ordinary reads, begun ones included
   double ahead_bytes(size_t drive) const { return drives_[drive].ahead_bytes; }  // not begun
   double bytes_read(size_t drive) const { return drives_[drive].bytes; }
   double busy_seconds(size_t drive) const { return drives_[drive].busy; }

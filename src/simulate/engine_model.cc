@@ -24,9 +24,9 @@ double DenseSeconds(const EngineModel& engine, const Machine& machine, double by
 
 EngineModel PublishedEngine() {
   return {.name = "published",
-          .drive_share = 0.936,      // set by C6, one drive: 799 s, of them 89 s not reading (published)
-          .layer_seconds = 0.00125,  // set by C1
-          .row_seconds = 0.0006,     // set by C6: 29 s of attention and other work in 744 passes of 64 rows
+          .drive_share = 0.936,       // set by C6, one drive: 799 s, of them 89 s not reading (published)
+          .layer_seconds = 0.00125,   // set by C1
+          .row_seconds = 0.0006,      // set by C6: 29 s of attention and other work in 744 passes of 64 rows
           .choice_seconds = 7.96e-5,  // set by C6: 60 s of kernels for 512 * 92 * 16 choices
           .experts_as_they_arrive = false,
           .ahead_layers = 4,  // published
@@ -39,8 +39,9 @@ EngineModel PublishedEngine() {
 }
 
 EngineModel OwnEngine(bool packed) {
-  // Shares and times: docs/PERFORMANCE.md, k3-slice in memory (dense 142.5 ms for 5.74 GB, experts 27.8 ms for 0.84 GB at
-  // 50.3 GB/s; 122 us a layer outside kernels; prompts 0.50 to 0.55 of multiplying) and the drive ladder (97.3 to 99.8 %).
+  // Shares and times: docs/PERFORMANCE.md, k3-slice in memory (dense 142.5 ms for 5.74 GB, experts 27.8 ms for 0.84 GB
+  // at 50.3 GB/s; 122 us a layer outside kernels; prompts 0.50 to 0.55 of multiplying) and the drive ladder (97.3
+  // to 99.8 %).
   return {.name = packed ? "12-bit dense" : "BF16 dense",
           .drive_share = 0.99,
           .layer_seconds = 122e-6,
@@ -50,7 +51,7 @@ EngineModel OwnEngine(bool packed) {
           .dense_form = packed ? 0.75 : 1,
           .experts_as_they_arrive = true,
           .ahead_layers = 1,
-          .named = 0.6,  // published: the next layer's router on this layer's rows names 59 to 70 %
+          .named = 0.6,   // published: the next layer's router on this layer's rows names 59 to 70 %
           .right = 0.96,  // 4 % in vain on k3-slice
           .hit_share = 0};
 }

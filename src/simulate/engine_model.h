@@ -27,14 +27,15 @@ struct EngineModel {
 
   // Reading ahead: layers, and guesses: of experts that a layer will want, the share that is named ...
   int ahead_layers = 0;
-  double named = 0;  // 0: the last token's experts are the guess, each right with `right`
-  double right = 0;  // of the guesses of one row, the share that comes true
+  double named = 0;                      // 0: the last token's experts are the guess, each right with `right`
+  double right = 0;                      // of the guesses of one row, the share that comes true
   bool guesses_while_streaming = false;  // also where dense weights are read for every step
 
   // Prompts: rows of a pass (0: all in one), and experts read over experts wanted.
   int64_t prompt_rows = 0;
   double prompt_waste = 1;
-  double hit_share = 0;  // of experts that are found in memory whatever the cache does; for caches that are not simulated
+  double hit_share =
+      0;  // of experts that are found in memory whatever the cache does; for caches that are not simulated
 };
 
 // The published engine on the machine it was measured on: 8-bit dense weights resident, prompts in passes of 64 rows,

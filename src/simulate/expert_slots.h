@@ -1,9 +1,9 @@
-// ExpertSlots: the expert cache of a simulation: which experts are in memory or on their way, by the eviction policies of
-// the engine itself (cache/eviction_policy.h) or by plain LRU over all layers.
+// ExpertSlots: the expert cache of a simulation: which experts are in memory or on their way, by the eviction policies
+// of the engine itself (cache/eviction_policy.h) or by plain LRU over all layers.
 //
 // Without slots (transient) nothing is kept: experts are there until their layer is over. Keys are layer * experts +
-// expert. The rules of slots are those of cache/trace_replay: hits are held, an expert is let go once it was computed, and
-// what is on its way is never evicted. Deterministic. Not thread-safe.
+// expert. The rules of slots are those of cache/trace_replay: hits are held, an expert is let go once it was computed,
+// and what is on its way is never evicted. Deterministic. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -60,7 +60,8 @@ Status ChangeRam(Machine& machine, std::string_view change, std::string_view tex
 double Machine::summed_rate() const {
   std::vector<double> hubs(hub_rates.size(), 0);
   double sum = 0;
-  for (const Drive& drive : drives) (drive.hub < 0 ? sum : hubs[static_cast<size_t>(drive.hub)]) += drive.bytes_per_second;
+  for (const Drive& drive : drives)
+    (drive.hub < 0 ? sum : hubs[static_cast<size_t>(drive.hub)]) += drive.bytes_per_second;
   for (size_t h = 0; h < hubs.size(); ++h) sum += std::min(hubs[h], hub_rates[h]);
   return sum;
 }
@@ -100,8 +101,7 @@ Result<std::vector<Drive>> ParseDrives(std::string_view text) {
   for (const std::string_view part : Split(text, ',')) {
     DFIN_TRY(const double rate, ParseGigabytes(part, "drive"));
     drives.push_back({.bytes_per_second = rate});
-    if (drives.size() > kMostDrives)
-      return Fail(ErrorCode::kInvalidArgument, "drives: expected at most ", kMostDrives);
+    if (drives.size() > kMostDrives) return Fail(ErrorCode::kInvalidArgument, "drives: expected at most ", kMostDrives);
   }
   return drives;
 }

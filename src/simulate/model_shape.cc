@@ -25,9 +25,9 @@ double KdaStateBytes(const ModelSpec& spec) {
 
 // The residual blocks and the running values of a row; what the engine plans for a chunk is its own business.
 double RowBytes(const ModelSpec& spec) {
-  const int64_t blocks = 1 + (Real(spec.attn_res_block_size) > 0
-                                  ? static_cast<int64_t>(spec.layers.size()) / spec.attn_res_block_size
-                                  : 0);
+  const int64_t blocks =
+      1 +
+      (Real(spec.attn_res_block_size) > 0 ? static_cast<int64_t>(spec.layers.size()) / spec.attn_res_block_size : 0);
   const int64_t widest = std::max({spec.kda_width(), spec.q_width(), spec.intermediate_size, spec.shared_width()});
   return kFloat * Real((blocks + 4) * spec.hidden_size + 3 * widest +
                        2 * spec.num_experts_per_token * spec.routed_expert_hidden_size);
@@ -43,8 +43,8 @@ ModelShape ModelShape::From(const ModelSpec& spec) {
   shape.record_bytes = Real(geometry.record_bytes());
   for (const ExpertMatrix m : {ExpertMatrix::kW1, ExpertMatrix::kW2, ExpertMatrix::kW3})
     shape.expert_weights += Real(geometry.rows(m) * geometry.cols(m));
-  const double shared = kBf16 * Real(3 * spec.hidden_size * spec.shared_width() +
-                                     2 * spec.hidden_size * spec.routed_expert_hidden_size);
+  const double shared =
+      kBf16 * Real(3 * spec.hidden_size * spec.shared_width() + 2 * spec.hidden_size * spec.routed_expert_hidden_size);
   for (size_t l = 0; l < spec.layers.size(); ++l) {
     LayerShape layer;
     layer.has_experts = spec.layers[l].feed_forward == FeedForwardKind::kMoe;
@@ -77,8 +77,6 @@ double ModelShape::largest_layer_bytes() const {
   return most;
 }
 
-double ModelShape::all_expert_bytes() const {
-  return Real(expert_layers() * experts) * record_bytes;
-}
+double ModelShape::all_expert_bytes() const { return Real(expert_layers() * experts) * record_bytes; }
 
 }  // namespace deltafin::simulate

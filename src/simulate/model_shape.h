@@ -1,5 +1,5 @@
-// ModelShape: what a step costs by the model's sizes alone: bytes of every layer's dense weights, of an expert, of what a
-// conversation carries.
+// ModelShape: what a step costs by the model's sizes alone: bytes of every layer's dense weights, of an expert, of what
+// a conversation carries.
 //
 // Made from a ModelSpec, so every size is the model's own. A value type. `router_bytes` of a layer are touched before
 // its router has chosen, `shared_bytes` while its experts are being read. Formulas: spec/tensor_table.h for bytes; two

@@ -31,7 +31,11 @@ Result<ModelShape> LadderShape() {
 Machine LadderMachine(double sum, size_t drives) {
   double all = 0;
   for (const double part : kProportion) all += part;
-  Machine machine{.drives = {}, .hub_rates = {}, .ram_bytes = 0, .memory_bytes_per_second = kReading, .flops_per_second = kMultiplying};
+  Machine machine{.drives = {},
+                  .hub_rates = {},
+                  .ram_bytes = 0,
+                  .memory_bytes_per_second = kReading,
+                  .flops_per_second = kMultiplying};
   for (size_t d = 0; d < drives; ++d)
     machine.drives.push_back({.bytes_per_second = sum * kProportion[d] / all, .first_byte_seconds = kLatency});
   return machine;
@@ -39,7 +43,8 @@ Machine LadderMachine(double sum, size_t drives) {
 
 class Comparison {
  public:
-  Comparison(ModelShape ladder, ExpertTrace ladder_trace) : shape_(std::move(ladder)), trace_(std::move(ladder_trace)) {}
+  Comparison(ModelShape ladder, ExpertTrace ladder_trace)
+      : shape_(std::move(ladder)), trace_(std::move(ladder_trace)) {}
 
   Status Run() {
     const double plain[2][4] = {{0.081, 0.123, 0.163, 0.192}, {0.161, 0.244, 0.328, 0.391}};
@@ -49,7 +54,8 @@ class Comparison {
       for (size_t drives = 1; drives <= 4; ++drives) {
         const std::string name = Cat(std::lround(sum / 1e6), " MB/s, ", drives, drives == 1 ? " drive" : " drives");
         DFIN_TRY_VOID(Decode("ladder", name, plain[s][drives - 1], LadderMachine(sum, drives), 1, false));
-        DFIN_TRY_VOID(Decode("ladder", name + ", read-ahead", ahead[s][drives - 1], LadderMachine(sum, drives), 3, true));
+        DFIN_TRY_VOID(
+            Decode("ladder", name + ", read-ahead", ahead[s][drives - 1], LadderMachine(sum, drives), 3, true));
       }
     }
     DFIN_TRY_VOID(Memory());
@@ -68,11 +74,17 @@ class Comparison {
         Setup{.shape = shape_, .machine = machine, .engine = engine, .layout = {}, .slots = slots}, *routing_);
   }
 
-  Status Decode(const char* id, const std::string& what, double target, const Machine& machine, int64_t floors, bool ahead) {
+  Status Decode(const char* id, const std::string& what, double target, const Machine& machine, int64_t floors,
+                bool ahead) {
     DFIN_TRY(const std::unique_ptr<Simulation> simulation, Start(machine, floors * shape_.experts_per_token, ahead));
     RunDecode(*simulation, ahead ? kLearningTokens : 1, {}, 1);
     const DecodeRun run = RunDecode(*simulation, ahead ? kWindowTokens : kPlainTokens, {}, 1);
-    rows.push_back({.id = id, .what = what, .unit = "tokens/s", .low = target, .high = target, .simulated = run.tokens_per_second()});
+    rows.push_back({.id = id,
+                    .what = what,
+                    .unit = "tokens/s",
+                    .low = target,
+                    .high = target,
+                    .simulated = run.tokens_per_second()});
     return {};
   }
 
@@ -83,10 +95,11 @@ class Comparison {
       bool ahead;
       double rate, megabytes;
     };
-    constexpr Measured kMeasured[] = {{16, false, 0.2318, 1684.5}, {16, true, 0.2355, 1684.5}, {32, false, 0.2765, 1377.9},
-                                      {32, true, 0.2500, 1478.7},  {48, false, 0.3547, 1087.0}, {48, true, 0.3429, 1145.1},
-                                      {96, false, 0.7994, 462.7},  {96, true, 0.7716, 464.2},   {140, false, 1.5786, 137.6},
-                                      {140, true, 1.7659, 137.6}};
+    constexpr Measured kMeasured[] = {{16, false, 0.2318, 1684.5}, {16, true, 0.2355, 1684.5},
+                                      {32, false, 0.2765, 1377.9}, {32, true, 0.2500, 1478.7},
+                                      {48, false, 0.3547, 1087.0}, {48, true, 0.3429, 1145.1},
+                                      {96, false, 0.7994, 462.7},  {96, true, 0.7716, 464.2},
+                                      {140, false, 1.5786, 137.6}, {140, true, 1.7659, 137.6}};
     for (const Measured& m : kMeasured) {
       Machine machine = LadderMachine(kMemoryRate, 1);
       machine.drives[0].bytes_per_second = kMemoryRate;
@@ -94,8 +107,18 @@ class Comparison {
       simulation->Step(1);
       const DecodeRun run = RunDecode(*simulation, 19, {}, 1);
       const std::string name = Cat("1 drive of 400 MB/s, ", m.slots, " slots", m.ahead ? ", read-ahead" : "");
-      rows.push_back({.id = "memory", .what = name, .unit = "tokens/s", .low = m.rate, .high = m.rate, .simulated = run.tokens_per_second()});
-      rows.push_back({.id = "memory", .what = name, .unit = "MB/token", .low = m.megabytes, .high = m.megabytes, .simulated = run.bytes_per_token() / 1e6});
+      rows.push_back({.id = "memory",
+                      .what = name,
+                      .unit = "tokens/s",
+                      .low = m.rate,
+                      .high = m.rate,
+                      .simulated = run.tokens_per_second()});
+      rows.push_back({.id = "memory",
+                      .what = name,
+                      .unit = "MB/token",
+                      .low = m.megabytes,
+                      .high = m.megabytes,
+                      .simulated = run.bytes_per_token() / 1e6});
     }
     return {};
   }
@@ -104,9 +127,19 @@ class Comparison {
   Status Prompt(double sum, double target) {
     constexpr int64_t kRows = 512;
     const auto all = MakeRouting(shape_, {.spread = 1, .keep = 0, .recent = 0, .recent_tokens = 1, .growth = 1}, 1);
-    Simulation simulation({.shape = shape_, .machine = LadderMachine(sum, 4), .engine = OwnEngine(false), .layout = {}, .slots = 3 * shape_.experts_per_token}, *all);
+    Simulation simulation({.shape = shape_,
+                           .machine = LadderMachine(sum, 4),
+                           .engine = OwnEngine(false),
+                           .layout = {},
+                           .slots = 3 * shape_.experts_per_token},
+                          *all);
     const Totals prompt = RunPrompt(simulation, OwnEngine(false), kRows, kRows);
-    rows.push_back({.id = "prompt", .what = Cat("512 tokens, ", std::lround(sum / 1e6), " MB/s, 4 drives"), .unit = "s", .low = target, .high = target, .simulated = prompt.seconds});
+    rows.push_back({.id = "prompt",
+                    .what = Cat("512 tokens, ", std::lround(sum / 1e6), " MB/s, 4 drives"),
+                    .unit = "s",
+                    .low = target,
+                    .high = target,
+                    .simulated = prompt.seconds});
     return {};
   }
 

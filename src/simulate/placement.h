@@ -1,9 +1,9 @@
 // Placement: on which drives the parts or copies of each expert lie in a simulation, and which of them a read uses.
 //
 // Striped: every record in one piece a drive, in proportion to their rates. Mirrored: a whole copy on every drive.
-// Shards: the files as released, on the fastest drive. Weighted: copies of the most used experts, as many as fit on each
-// drive. A record with several copies is read from the drive that would be through first, or, unbalanced, from one that
-// does not depend on what the drives have to do. Immutable; a pure function of its inputs and the drives' queues.
+// Shards: the files as released, on the fastest drive. Weighted: copies of the most used experts, as many as fit on
+// each drive. A record with several copies is read from the drive that would be through first, or, unbalanced, from one
+// that does not depend on what the drives have to do. Immutable; a pure function of its inputs and the drives' queues.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,7 @@ class Placement {
   Placement(const Layout& layout, const Machine& machine);
 
   // Of a record that is `rank` (0 .. 1) in popularity; `key` names it.
-  void Pieces(int64_t key, double rank, double bytes, bool ahead, const DriveBank& bank,
-              std::vector<Piece>* out) const;
+  void Pieces(int64_t key, double rank, double bytes, bool ahead, const DriveBank& bank, std::vector<Piece>* out) const;
 
  private:
   bool Holds(size_t drive, int64_t key, double rank) const;

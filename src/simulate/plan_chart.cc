@@ -46,8 +46,8 @@ std::string Fixed(double value, int digits) {
 }
 
 void Text(std::string& out, double x, double y, const char* anchor, int size, const std::string& text) {
-  out += Cat("<text x=\"", Fixed(x, 1), "\" y=\"", Fixed(y, 1), "\" text-anchor=\"", anchor, "\" font-size=\"", size, "\">",
-             Escape(text), "</text>\n");
+  out += Cat("<text x=\"", Fixed(x, 1), "\" y=\"", Fixed(y, 1), "\" text-anchor=\"", anchor, "\" font-size=\"", size,
+             "\">", Escape(text), "</text>\n");
 }
 
 void Box(std::string& out, double x, double y, double width, double height, const char* colour) {
@@ -102,7 +102,8 @@ void Layers(std::string& out, const std::vector<LayerSpan>& step) {
     for (size_t p = 0; p < parts.size(); ++p) {
       const double tall = std::max(0.0, parts[p]) * height;
       y -= tall;
-      Box(out, kLeft + width * static_cast<double>(i), y, std::max(0.5, width - (width > 3 ? 1 : 0)), tall, kParts[p].colour);
+      Box(out, kLeft + width * static_cast<double>(i), y, std::max(0.5, width - (width > 3 ? 1 : 0)), tall,
+          kParts[p].colour);
     }
   }
   const size_t every = std::max<size_t>(1, step.size() / 12);
@@ -123,7 +124,8 @@ void Bars(std::string& out, const std::vector<PlanAnswer>& by_drives) {
     const double middle = kLeft + width * (static_cast<double>(i) + 0.5);
     const double top = kBarsBottom - (kBarsBottom - kBarsTop) * a.tokens_per_second / scale;
     Box(out, middle - thick / 2, top, thick, kBarsBottom - top, "#4477aa");
-    if (by_drives.size() <= 16) Text(out, middle, top - 5, "middle", 12, Fixed(a.tokens_per_second, a.tokens_per_second < 0.1 ? 4 : 2));
+    if (by_drives.size() <= 16)
+      Text(out, middle, top - 5, "middle", 12, Fixed(a.tokens_per_second, a.tokens_per_second < 0.1 ? 4 : 2));
     Text(out, middle, kBarsBottom + 16, "middle", 12, Cat(i + 1));
   }
   Text(out, (kLeft + kRight) / 2, kBarsBottom + 34, "middle", 12, "number of drives, in the order given");
@@ -133,8 +135,8 @@ void Bars(std::string& out, const std::vector<PlanAnswer>& by_drives) {
 
 std::string PlanSvg(const PlanAnswer& answer, const std::vector<PlanAnswer>& by_drives, const ChartText& text) {
   const double height = kBarsBottom + 56 + kNoteHeight * static_cast<double>(text.notes.size());
-  std::string out = Cat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"", height, "\" viewBox=\"0 0 ",
-                        kWidth, " ", height, "\" font-family=\"sans-serif\" fill=\"#222222\">\n");
+  std::string out = Cat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"", height,
+                        "\" viewBox=\"0 0 ", kWidth, " ", height, "\" font-family=\"sans-serif\" fill=\"#222222\">\n");
   Box(out, 0, 0, kWidth, height, "#ffffff");
   Text(out, kLeft, 28, "start", 17, text.title);
   Legend(out);
@@ -150,7 +152,8 @@ std::string PlanSvg(const PlanAnswer& answer, const std::vector<PlanAnswer>& by_
 
 std::string PlanHtml(const PlanAnswer& answer, const std::vector<PlanAnswer>& by_drives, const ChartText& text) {
   return Cat("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>", Escape(text.title),
-             "</title>\n<body style=\"margin:24px;background:#ffffff\">\n", PlanSvg(answer, by_drives, text), "</body>\n</html>\n");
+             "</title>\n<body style=\"margin:24px;background:#ffffff\">\n", PlanSvg(answer, by_drives, text),
+             "</body>\n</html>\n");
 }
 
 }  // namespace deltafin::simulate

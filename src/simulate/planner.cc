@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "base/units.h"
 
@@ -13,11 +14,16 @@ constexpr int64_t kWarmTokens = 8, kMeasuredTokens = 40;
 constexpr uint64_t kLeftToSystemDivisor = 10, kReserveDivisor = 200;
 constexpr uint64_t kReserveFixed = 128 * kMiB;
 constexpr int64_t kMostChunk = 4096, kLeastChunk = 16;
+// A chunk is not made shorter than this for the sake of dense weights.
+constexpr int64_t kShortChunk = 512;
 // Activations of a chunk may take such a part of the budget.
 constexpr uint64_t kChunkDivisor = 16;
 constexpr int kRingBuffers = 2;
 constexpr double kPackedForm = 0.75;
 constexpr int64_t kMostTokens = 1 << 24;
+// Passes of a prompt that are simulated; those of longer ones take as long as these.
+constexpr int64_t kMostPasses = 4;
+// Of distinct experts by rows of a step (published).
 constexpr double kGrowth = 0.71;
 
 uint64_t Whole(double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); }
@@ -30,7 +36,7 @@ class Splitter {
     m_.budget = r_.machine.ram_bytes - r_.machine.ram_bytes / kLeftToSystemDivisor;
     m_.reserve = kReserveFixed + m_.budget / kReserveDivisor;
     m_.conversation = Whole(r_.shape.kept_state_bytes + r_.shape.bytes_per_context * static_cast<double>(r_.context));
-    m_.packed = r_.dense == DenseForm::kPacked || (r_.dense == DenseForm::kAuto && !Fits(1));
+    m_.packed = r_.packed;
     const uint64_t floor = Floor();
     if (m_.budget < floor) {
       const uint64_t ram = floor + floor / (kLeftToSystemDivisor - 1) + 1;
@@ -48,9 +54,6 @@ class Splitter {
   uint64_t RowBytes(int64_t rows) const { return Whole(r_.shape.row_bytes * static_cast<double>(rows)); }
   uint64_t SlotBytes(int64_t slots) const { return Whole(r_.shape.record_bytes * static_cast<double>(slots)); }
   uint64_t Fixed() const { return m_.reserve + m_.conversation + SlotBytes(r_.shape.experts_per_token); }
-  bool Fits(double form) const {
-    return Fixed() + RowBytes(kLeastChunk) + Whole(r_.shape.dense_bytes() * form) <= m_.budget;
-  }
   uint64_t RingBytes() const { return Whole(kRingBuffers * r_.shape.largest_layer_bytes() * form()); }
   uint64_t Floor() const {
     const uint64_t all = Whole(r_.shape.dense_bytes() * form());
@@ -61,10 +64,9 @@ class Splitter {
     const int64_t most = std::clamp(r_.context, int64_t{1}, kMostChunk);
     m_.chunk = std::min(kLeastChunk, most);
     while (m_.chunk * 2 <= most && RowBytes(m_.chunk * 2) <= m_.budget / kChunkDivisor) m_.chunk *= 2;
-    // Weights in memory are worth more than long chunks.
-    while (m_.chunk > kLeastChunk && !WithChunk(Whole(r_.shape.dense_bytes() * form())) &&
-           RowBytes(m_.chunk) > RowBytes(kLeastChunk) + m_.budget - Floor())
-      m_.chunk /= 2;
+    const uint64_t dense = Whole(r_.shape.dense_bytes() * form());
+    while (m_.chunk > kShortChunk && !WithChunk(dense)) m_.chunk /= 2;
+    while (m_.chunk > kLeastChunk && !WithChunk(std::min(dense, RingBytes()))) m_.chunk /= 2;
     m_.activations = RowBytes(m_.chunk);
   }
   bool WithChunk(uint64_t dense) const { return Fixed() + RowBytes(m_.chunk) + dense <= m_.budget; }
@@ -112,7 +114,8 @@ Status CheckRequest(const PlanRequest& r) {
     return Fail(ErrorCode::kInvalidArgument, "--prompt-tokens ", r.prompt_tokens, ": expected 1 to ", r.context,
                 ", the --context");
   if (!(r.draft_chance >= 0 && r.draft_chance < 1))
-    return Fail(ErrorCode::kInvalidArgument, "--draft ", r.draft_chance, ": expected off, or a chance from 0 to below 1");
+    return Fail(ErrorCode::kInvalidArgument, "--draft ", r.draft_chance,
+                ": expected off, or a chance from 0 to below 1");
   return {};
 }
 
@@ -147,11 +150,12 @@ class Trials {
     Memory();
     if (request_.machine.drives.size() > 1)
       for (const LayoutKind kind : {LayoutKind::kStriped, LayoutKind::kMirrored, LayoutKind::kShards})
-        if (kind != request_.layout.kind) Try(std::string(ToString(kind)), [&](PlanRequest& r) { r.layout = {.kind = kind}; });
+        if (kind != request_.layout.kind)
+          Try(std::string(ToString(kind)), [&](PlanRequest& r) { r.layout = {.kind = kind}; });
     if (answer_.memory.packed)
-      Try("dense weights as released (BF16)", [](PlanRequest& r) { r.dense = DenseForm::kBf16; });
+      Try("dense weights as released (BF16)", [](PlanRequest& r) { r.packed = false; });
     else
-      Try("dense weights in 12 bits", [](PlanRequest& r) { r.dense = DenseForm::kPacked; });
+      Try("dense weights in 12 bits", [](PlanRequest& r) { r.packed = true; });
     if (request_.draft_chance > 0)
       Try("no drafts", [](PlanRequest& r) { r.draft_chance = 0; });
     else
@@ -164,7 +168,8 @@ class Trials {
     const Machine& machine = request_.machine;
     const double most = machine.drives[machine.fastest()].bytes_per_second;
     if (machine.drives.size() < kMostDrives)
-      Try("one more drive of " + Gigabytes(most), [&](PlanRequest& r) { r.machine.drives.push_back({.bytes_per_second = most}); });
+      Try("one more drive of " + Gigabytes(most),
+          [&](PlanRequest& r) { r.machine.drives.push_back({.bytes_per_second = most}); });
     if (machine.drives.size() == 1) return;
     size_t slowest = 0;
     for (size_t d = 0; d < machine.drives.size(); ++d)
@@ -223,8 +228,10 @@ Result<PlanAnswer> Plan(const PlanRequest& request) {
                          .seed = request.seed},
                         *routing);
   simulation.Warm();
-  answer.prompt = RunPrompt(simulation, engine, request.prompt_tokens, answer.memory.chunk);
-  answer.seconds_first_token = answer.prompt.seconds;
+  const int64_t simulated = std::min(request.prompt_tokens, kMostPasses * answer.memory.chunk);
+  answer.prompt = RunPrompt(simulation, engine, simulated, answer.memory.chunk);
+  answer.seconds_first_token =
+      answer.prompt.seconds * static_cast<double>(request.prompt_tokens) / static_cast<double>(simulated);
   RunDecode(simulation, kWarmTokens, {}, request.seed);
   DraftHabits drafts;
   if (request.draft_chance > 0) drafts = BestHabits(request.draft_chance, kGrowth, request.most_drafts);

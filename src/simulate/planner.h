@@ -17,15 +17,13 @@
 
 namespace deltafin::simulate {
 
-enum class DenseForm : uint8_t { kAuto, kBf16, kPacked };
-
 struct PlanRequest {
   ModelShape shape;
   Machine machine;
   Layout layout;
   CachePolicy policy = CachePolicy::kFrequency;
   std::optional<uint64_t> cache_bytes = {};  // of experts; default: what the rest leaves
-  DenseForm dense = DenseForm::kAuto;        // kAuto: BF16 where it fits, else 12 bits
+  bool packed = true;                        // dense weights in 12 bits (pack --dense), else as released
   double draft_chance = 0;                   // that a drafted token is right; 0: no drafts
   int64_t most_drafts = 7;
   int64_t prompt_tokens = 512;
@@ -48,7 +46,7 @@ struct PlanAnswer {
   MemorySplit memory;
   double drafts = 0;  // checked in a step, on average
   DecodeRun decode;
-  Totals prompt;
+  Totals prompt;  // of its first passes, if it is long
   std::vector<LayerSpan> step;  // the last one
 };
 Result<PlanAnswer> Plan(const PlanRequest& request);

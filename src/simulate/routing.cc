@@ -54,7 +54,9 @@ class MadeRouting final : public Routing {
   };
 
   double Uniform() { return static_cast<double>(random_.Next() >> 11) * 0x1p-53; }
-  size_t Below(size_t count) { return std::min(count - 1, static_cast<size_t>(Uniform() * static_cast<double>(count))); }
+  size_t Below(size_t count) {
+    return std::min(count - 1, static_cast<size_t>(Uniform() * static_cast<double>(count)));
+  }
 
   void StartLayer(LayerState& layer) {
     const auto count = static_cast<size_t>(experts_);

@@ -30,11 +30,11 @@ class Routing {
 };
 
 struct RoutingStatistics {
-  double spread = 0;        // of popularity
-  double keep = 0;          // chance that the next token wants an expert again
-  double recent = 0;        // of a choice that was not kept: that it is one of the last tokens'
+  double spread = 0;         // of popularity
+  double keep = 0;           // chance that the next token wants an expert again
+  double recent = 0;         // of a choice that was not kept: that it is one of the last tokens'
   double recent_tokens = 0;  // how far back those lie, on average
-  double growth = 0;        // exponent of distinct experts by rows
+  double growth = 0;         // exponent of distinct experts by rows
 };
 // Published measurements of Kimi K3, and what was set by them (docs/PLANNING.md).
 RoutingStatistics K3Statistics();

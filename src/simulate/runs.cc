@@ -61,7 +61,8 @@ DraftHabits BestHabits(double chance, double growth, int64_t most) {
 Totals RunPrompt(Simulation& simulation, const EngineModel& engine, int64_t rows, int64_t chunk) {
   const Totals before = simulation.totals();
   const int64_t most = engine.prompt_rows > 0 ? std::min(engine.prompt_rows, chunk) : chunk;
-  for (int64_t left = rows; left > 0; left -= most) simulation.Step(std::min(left, most), engine.prompt_waste, /*guessing=*/false);
+  for (int64_t left = rows; left > 0; left -= most)
+    simulation.Step(std::min(left, most), engine.prompt_waste, /*guessing=*/false);
   return simulation.totals() - before;
 }
 

@@ -21,8 +21,8 @@ struct DraftHabits {
 };
 // The chance for which `part` of all drafts are right.
 double ChanceFor(const DraftHabits& habits, double part);
-// The habits of a drafter whose drafts are right with this chance: always the number that pays best where reading n rows
-// costs n^growth.
+// The habits of a drafter whose drafts are right with this chance: always the number that pays best where reading n
+// rows costs n^growth.
 DraftHabits BestHabits(double chance, double growth, int64_t most);
 
 struct DecodeRun {

@@ -218,9 +218,7 @@ void Simulation::BeginBatch(int32_t layer, int64_t rows) {
   }
   DropGuesses(layer);
   // Those with the fewest copies first: the others can go where there is room.
-  const auto rank = [&](int64_t key) {
-    return routing_.Rank(layer, static_cast<int32_t>(key % setup_.shape.experts));
-  };
+  const auto rank = [&](int64_t key) { return routing_.Rank(layer, static_cast<int32_t>(key % setup_.shape.experts)); };
   if (setup_.layout.kind == LayoutKind::kWeighted)
     std::sort(batch_.misses.begin(), batch_.misses.end(), [&](int64_t a, int64_t b) { return rank(a) > rank(b); });
   AskForMisses();
@@ -231,7 +229,8 @@ void Simulation::AskForMisses() {
   const auto transit = static_cast<size_t>(setup_.shape.experts_per_token);
   while (batch_.next_miss < batch_.misses.size()) {
     const size_t held = batch_.on_the_way + batch_.ready.size();
-    if (!slots_.Insert(batch_.misses[batch_.next_miss], RowsOf(batch_.next_miss), held < transit || batch_.ready.empty()))
+    if (!slots_.Insert(batch_.misses[batch_.next_miss], RowsOf(batch_.next_miss),
+                       held < transit || batch_.ready.empty()))
       return;
     ++batch_.on_the_way;
     ReadExpert(batch_.misses[batch_.next_miss++], false);
@@ -253,7 +252,8 @@ void Simulation::FinishBatch() {
 
 void Simulation::FinishOne() {
   const int64_t key = batch_.ready.front();
-  const double rows = static_cast<double>(batch_.rows * setup_.shape.experts_per_token) / static_cast<double>(batch_.wanted);
+  const double rows =
+      static_cast<double>(batch_.rows * setup_.shape.experts_per_token) / static_cast<double>(batch_.wanted);
   Compute(ExpertSeconds(setup_.engine, setup_.machine, setup_.shape, rows), &totals_.expert_compute);
   batch_.ready.pop_front();
   ++batch_.computed;
@@ -316,7 +316,8 @@ void Simulation::Guess(int32_t layer, int64_t rows) {
   double wrong = 1;
   for (int64_t r = 0; r < rows && wrong > 1e-9; ++r) wrong *= 1 - engine.right;
   for (int64_t i = 0; i < setup_.shape.experts_per_token; ++i)
-    GuessExpert(layer, Uniform() < wrong ? any() : wanted[static_cast<size_t>(Uniform() * static_cast<double>(wanted.size()))]);
+    GuessExpert(
+        layer, Uniform() < wrong ? any() : wanted[static_cast<size_t>(Uniform() * static_cast<double>(wanted.size()))]);
 }
 
 }  // namespace deltafin::simulate

@@ -1,9 +1,9 @@
 // Simulation: one engine with one model on one described machine, step by step, at the level of reads and layers.
 //
 // A step passes through all layers. In each, the time until the router has chosen; then missing experts are read, those
-// of later layers on guesses behind them, while what does not depend on experts is computed; then experts, as they arrive
-// or when all have. Dense weights that are not resident are read for every step, two units ahead. The clock is DriveBank's.
-// Deterministic: the same setup gives the same times. Not thread-safe.
+// of later layers on guesses behind them, while what does not depend on experts is computed; then experts, as they
+// arrive or when all have. Dense weights that are not resident are read for every step, two units ahead. The clock is
+// DriveBank's. Deterministic: the same setup gives the same times. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Setup {
 struct Totals {
   int64_t steps = 0;
   double seconds = 0;
-  double expert_wait = 0, dense_wait = 0;          // nothing to compute
+  double expert_wait = 0, dense_wait = 0;  // nothing to compute
   double dense_compute = 0, expert_compute = 0;
   uint64_t wanted = 0, found = 0;                  // experts; there when the router had chosen
   uint64_t read = 0, read_ahead = 0, in_vain = 0;  // records asked of the drives
@@ -101,18 +101,18 @@ class Simulation {
   ExpertSlots slots_;
   StepExperts wanted_;
   Batch batch_;
-  std::vector<uint8_t> in_batch_;    // [keys]
-  std::vector<uint8_t> pieces_;      // [keys] on their way
-  std::vector<uint8_t> abandoned_;   // [keys] guessed in vain and still on their way, where nothing is kept
+  std::vector<uint8_t> in_batch_;              // [keys]
+  std::vector<uint8_t> pieces_;                // [keys] on their way
+  std::vector<uint8_t> abandoned_;             // [keys] guessed in vain and still on their way, where nothing is kept
   std::vector<std::vector<int64_t>> guesses_;  // [layers] keys asked for ahead and not yet wanted
   int64_t guesses_on_way_ = 0;
   bool guessing_ = true;
-  std::vector<size_t> streamed_;        // units whose dense weights are read for every step; the last unit is the head
-  std::vector<double> unit_bytes_;      // [units] of dense weights as stored
-  std::vector<uint8_t> dense_there_;    // [units]
-  size_t next_streamed_ = 0;            // index into streamed_, of the next that is asked for
-  int dense_buffers_ = 0;               // streamed units there or on their way
-  std::vector<Placement::Piece> cut_;   // scratch
+  std::vector<size_t> streamed_;       // units whose dense weights are read for every step; the last unit is the head
+  std::vector<double> unit_bytes_;     // [units] of dense weights as stored
+  std::vector<uint8_t> dense_there_;   // [units]
+  size_t next_streamed_ = 0;           // index into streamed_, of the next that is asked for
+  int dense_buffers_ = 0;              // streamed units there or on their way
+  std::vector<Placement::Piece> cut_;  // scratch
   Totals totals_;
   std::vector<LayerSpan> spans_;
 };

@@ -19,7 +19,9 @@ std::string Number(double value) {
 
 }  // namespace
 
-double TargetRow::difference() const { return simulated < low ? simulated - low : simulated > high ? simulated - high : 0; }
+double TargetRow::difference() const {
+  return simulated < low ? simulated - low : simulated > high ? simulated - high : 0;
+}
 
 double TargetRow::allowed() const {
   return tolerance >= 0 ? tolerance : kTenth * std::abs(simulated < low ? low : high);
@@ -35,8 +37,9 @@ std::string ToMarkdown(const std::vector<TargetRow>& rows) {
     const double shown = in_units || nearer == 0 ? row.difference() : 100 * row.difference() / std::abs(nearer);
     char difference[40];
     std::snprintf(difference, sizeof difference, "%+.1f %s", shown, in_units ? "points" : "%");
-    text += Cat("| ", row.id, " | ", row.what, " | ", row.low == row.high ? Number(row.low) : Number(row.low) + " to " + Number(row.high),
-                " ", row.unit, " | ", Number(row.simulated), " | ", difference, " | ",
+    text += Cat("| ", row.id, " | ", row.what, " | ",
+                row.low == row.high ? Number(row.low) : Number(row.low) + " to " + Number(row.high), " ", row.unit,
+                " | ", Number(row.simulated), " | ", difference, " | ",
                 row.holds() ? row.is_set ? "holds (set by it)" : "holds" : "MISSED", " |\n");
   }
   return text;

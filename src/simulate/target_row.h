@@ -10,9 +10,9 @@
 namespace deltafin::simulate {
 
 struct TargetRow {
-  std::string id;    // "C2"
-  std::string what;  // "two full copies, 13.6 + 7.1 GB/s"
-  std::string unit;  // "tokens/s"
+  std::string id;            // "C2"
+  std::string what;          // "two full copies, 13.6 + 7.1 GB/s"
+  std::string unit;          // "tokens/s"
   double low = 0, high = 0;  // equal: a number
   double simulated = 0;
   double tolerance = -1;  // in units of the target; negative: a tenth of the nearer end

@@ -44,7 +44,8 @@ void ExpectInDocument(const std::vector<TargetRow>& rows) {
   const std::vector<Verdict> documented = VerdictsOf(Document());
   for (const Verdict& verdict : VerdictsOf(ToMarkdown(rows)))
     EXPECT_NE(std::find(documented.begin(), documented.end(), verdict), documented.end())
-        << verdict.id << verdict.what << verdict.holds << ": make the tables of docs/PLANNING.md again (plan --calibrate)";
+        << verdict.id << verdict.what << verdict.holds
+        << ": make the tables of docs/PLANNING.md again (plan --calibrate)";
 }
 
 TEST(Calibration, IsWhatTheDocumentSays) {

@@ -30,7 +30,8 @@ TEST(Machine, DrivesAreReadAsGigabytesASecond) {
 }
 
 TEST(Machine, WhatIsNoRateIsRefused) {
-  for (const char* text : {"", "0", "-7.1", "nan", "inf", "7.1,", ",7.1", "7,1 ", "1e300", "1e-9", "seven", "7.1GB", "0x10"})
+  for (const char* text :
+       {"", "0", "-7.1", "nan", "inf", "7.1,", ",7.1", "7,1 ", "1e300", "1e-9", "seven", "7.1GB", "0x10"})
     EXPECT_FALSE(ParseDrives(text)) << text;
   std::string many = "1";
   for (size_t i = 0; i < kMostDrives; ++i) many += ",1";
@@ -79,8 +80,8 @@ TEST(Machine, ChangesAddAndTakeAway) {
   ASSERT_TRUE(ApplyChange(machine, "+ram:64GB"));
   EXPECT_EQ(machine.ram_bytes, 192'000'000'000u);
   ASSERT_TRUE(ApplyChange(machine, "-ram:100GB"));
-  for (const char* text : {"", "drive:7.1", "+drive", "+drive:", "+drive:0", "+drive:nan", "-drive:5.4", "+ram:64", "+ram:-1GB", "-ram:92GB",
-                           "+cpu:2", "*drive:1"})
+  for (const char* text : {"", "drive:7.1", "+drive", "+drive:", "+drive:0", "+drive:nan", "-drive:5.4", "+ram:64",
+                           "+ram:-1GB", "-ram:92GB", "+cpu:2", "*drive:1"})
     EXPECT_FALSE(ApplyChange(machine, text)) << text;
   Machine one;
   one.drives = *ParseDrives("7.1");

@@ -117,7 +117,8 @@ TEST(Routing, ARecordedTraceComesBackStepByStepAndStartsAgain) {
 TEST(Routing, ATraceOfAnotherModelIsRefused) {
   ExpertTrace trace({.layers = 2, .experts = 9, .experts_per_token = 2, .record_bytes = 1});
   EXPECT_FALSE(ReplayRouting(test::SmallShape(2), trace));
-  EXPECT_FALSE(ReplayRouting(test::SmallShape(2), ExpertTrace({.layers = 2, .experts = 8, .experts_per_token = 2, .record_bytes = 1})));
+  EXPECT_FALSE(ReplayRouting(test::SmallShape(2),
+                             ExpertTrace({.layers = 2, .experts = 8, .experts_per_token = 2, .record_bytes = 1})));
 }
 
 }  // namespace
