@@ -57,9 +57,12 @@ std::string TimeLines(const PlanReport& report) {
   std::string text = Cat("a token      waits for experts ", share(t.expert_wait));
   if (t.dense_bytes > 0) text += Cat(", for dense weights ", share(t.dense_wait));
   text += Cat("; computes dense parts ", share(t.dense_compute), ", experts ", share(t.expert_compute), "\n");
-  text += Cat("             reads ", FormatBytes(static_cast<uint64_t>(run.bytes_per_token())), "; ",
-              Percent(static_cast<double>(t.found) / static_cast<double>(std::max<uint64_t>(1, t.wanted)), false),
-              " of its experts are in memory when their layer begins\n");
+  const double possible = report.job->request.machine.summed_rate() * t.seconds;
+  text +=
+      Cat("             reads ", FormatBytes(static_cast<uint64_t>(run.bytes_per_token())), ", ",
+          Percent((t.expert_bytes + t.dense_bytes) / possible, false), " of what all drives could deliver meanwhile; ",
+          Percent(static_cast<double>(t.found) / static_cast<double>(std::max<uint64_t>(1, t.wanted)), false),
+          " of the experts are there when their layer begins\n");
   if (report.answer.drafts > 0)
     text += Cat("drafts       ", Short(report.answer.drafts), " a step, each right with a chance of ",
                 Short(report.job->request.draft_chance), "\n");
@@ -166,7 +169,7 @@ std::string PlanText(const PlanReport& report) {
   text += Cat("tokens/s     ", Number(report.answer.tokens_per_second), "\n");
   text += Cat("first token  ", FormatSeconds(report.answer.seconds_first_token), " after a prompt of ",
               request.prompt_tokens, "\n");
-  text += Cat("limited by   ", report.answer.limited_by, "\n");
+  text += Cat("limited by   ", report.answer.limited_by, ": twice as much of it would bring the most\n");
   text += TimeLines(report);
   if (report.reference)
     text +=

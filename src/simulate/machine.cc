@@ -90,7 +90,8 @@ Status CheckMachine(const Machine& machine) {
   if (!rate_is_good(machine.memory_bytes_per_second))
     return Fail(ErrorCode::kInvalidArgument, "memory bandwidth: expected ", kLeastRate, " to ", kMostRate,
                 " bytes/s, got ", machine.memory_bytes_per_second);
-  if (!std::isfinite(machine.flops_per_second) || machine.flops_per_second < 1e6 || machine.flops_per_second > 1e18)
+  if (!std::isfinite(machine.flops_per_second) || machine.flops_per_second < kLeastFlops ||
+      machine.flops_per_second > kMostFlops)
     return Fail(ErrorCode::kInvalidArgument, "arithmetic: expected 1e6 to 1e18 a second, got ",
                 machine.flops_per_second);
   return {};

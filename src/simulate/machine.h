@@ -35,6 +35,7 @@ struct Machine {
 inline constexpr size_t kMostDrives = 64;
 inline constexpr double kLeastRate = 1e5;  // 0.1 MB/s
 inline constexpr double kMostRate = 1e15;
+inline constexpr double kLeastFlops = 1e6, kMostFlops = 1e18;
 
 Status CheckMachine(const Machine& machine);
 

@@ -119,17 +119,6 @@ Status CheckRequest(const PlanRequest& r) {
   return {};
 }
 
-// What its time went into.
-std::string LimitOf(const PlanRequest& request, const EngineModel& engine, const Totals& t) {
-  const double computing = t.dense_compute + t.expert_compute;
-  if (t.expert_wait + t.dense_wait > computing)
-    return t.dense_wait > t.expert_wait || t.dense_bytes > t.expert_bytes ? "memory size" : "drives";
-  // Of a plain step: reading every weight once against multiplying with it.
-  const double reading = 2 * engine.dense_form / (request.machine.memory_bytes_per_second * engine.dense_share);
-  const double multiplying = 2 / (request.machine.flops_per_second * engine.arithmetic_share);
-  return reading >= multiplying ? "memory bandwidth" : "arithmetic";
-}
-
 Result<std::unique_ptr<Routing>> RoutingOf(const PlanRequest& request) {
   if (request.trace != nullptr) return ReplayRouting(request.shape, *request.trace);
   return MakeRouting(request.shape, K3Statistics(), request.seed);
@@ -139,6 +128,67 @@ std::string Gigabytes(double rate) {
   char text[40];
   std::snprintf(text, sizeof text, "%.3g GB/s", rate / 1e9);
   return text;
+}
+
+void SimulatePrompt(const PlanRequest& request, const EngineModel& engine, Simulation& simulation, PlanAnswer& answer) {
+  const int64_t simulated = std::min(request.prompt_tokens, kMostPasses * answer.memory.chunk);
+  answer.prompt = RunPrompt(simulation, engine, simulated, answer.memory.chunk);
+  answer.seconds_first_token =
+      answer.prompt.seconds * static_cast<double>(request.prompt_tokens) / static_cast<double>(simulated);
+}
+
+Result<PlanAnswer> Run(const PlanRequest& request, bool with_prompt = true) {
+  PlanAnswer answer;
+  DFIN_TRY(answer.memory, SplitMemory(request));
+  const EngineModel engine = OwnEngine(answer.memory.packed);
+  DFIN_TRY(const std::unique_ptr<Routing> routing, RoutingOf(request));
+  Simulation simulation({.shape = request.shape,
+                         .machine = request.machine,
+                         .engine = engine,
+                         .layout = request.layout,
+                         .slots = answer.memory.slots,
+                         .policy = request.policy,
+                         .resident_dense = answer.memory.resident_dense,
+                         .seed = request.seed},
+                        *routing);
+  simulation.Warm();
+  if (with_prompt) SimulatePrompt(request, engine, simulation, answer);
+  RunDecode(simulation, kWarmTokens, {}, request.seed);
+  DraftHabits drafts;
+  if (request.draft_chance > 0) drafts = BestHabits(request.draft_chance, kGrowth, request.most_drafts);
+  answer.drafts = drafts.mean_drafts();
+  answer.decode = RunDecode(simulation, kMeasuredTokens, drafts, request.seed);
+  answer.tokens_per_second = answer.decode.tokens_per_second();
+  answer.step = simulation.last_step();
+  return answer;
+}
+
+// What would bring the most if there were twice as much of it.
+std::string LimitOf(const PlanRequest& request) {
+  std::string limit;
+  double best = 0;
+  const auto look = [&](const char* name, auto change) {
+    PlanRequest more = request;
+    change(more);
+    const Result<PlanAnswer> answer = Run(more, /*with_prompt=*/false);
+    if (!answer || answer->tokens_per_second <= best) return;
+    best = answer->tokens_per_second;
+    limit = name;
+  };
+  look("drives", [](PlanRequest& r) {
+    for (Drive& drive : r.machine.drives) drive.bytes_per_second = std::min(kMostRate, 2 * drive.bytes_per_second);
+    for (double& rate : r.machine.hub_rates) rate = std::min(kMostRate, 2 * rate);
+  });
+  look("memory size", [](PlanRequest& r) {
+    r.machine.ram_bytes *= 2;
+    if (r.cache_bytes) *r.cache_bytes *= 2;
+  });
+  look("memory bandwidth", [](PlanRequest& r) {
+    r.machine.memory_bytes_per_second = std::min(kMostRate, 2 * r.machine.memory_bytes_per_second);
+  });
+  look("arithmetic",
+       [](PlanRequest& r) { r.machine.flops_per_second = std::min(kMostFlops, 2 * r.machine.flops_per_second); });
+  return limit;
 }
 
 class Trials {
@@ -193,7 +243,7 @@ class Trials {
   void Try(std::string name, Change change) {
     PlanRequest request = request_;
     change(request);
-    const Result<PlanAnswer> answer = Plan(request);
+    const Result<PlanAnswer> answer = Run(request);
     if (!answer) return;
     found_.push_back({.change = std::move(name),
                       .tokens_per_second = answer->tokens_per_second,
@@ -214,32 +264,8 @@ Result<MemorySplit> SplitMemory(const PlanRequest& request) {
 }
 
 Result<PlanAnswer> Plan(const PlanRequest& request) {
-  PlanAnswer answer;
-  DFIN_TRY(answer.memory, SplitMemory(request));
-  const EngineModel engine = OwnEngine(answer.memory.packed);
-  DFIN_TRY(const std::unique_ptr<Routing> routing, RoutingOf(request));
-  Simulation simulation({.shape = request.shape,
-                         .machine = request.machine,
-                         .engine = engine,
-                         .layout = request.layout,
-                         .slots = answer.memory.slots,
-                         .policy = request.policy,
-                         .resident_dense = answer.memory.resident_dense,
-                         .seed = request.seed},
-                        *routing);
-  simulation.Warm();
-  const int64_t simulated = std::min(request.prompt_tokens, kMostPasses * answer.memory.chunk);
-  answer.prompt = RunPrompt(simulation, engine, simulated, answer.memory.chunk);
-  answer.seconds_first_token =
-      answer.prompt.seconds * static_cast<double>(request.prompt_tokens) / static_cast<double>(simulated);
-  RunDecode(simulation, kWarmTokens, {}, request.seed);
-  DraftHabits drafts;
-  if (request.draft_chance > 0) drafts = BestHabits(request.draft_chance, kGrowth, request.most_drafts);
-  answer.drafts = drafts.mean_drafts();
-  answer.decode = RunDecode(simulation, kMeasuredTokens, drafts, request.seed);
-  answer.tokens_per_second = answer.decode.tokens_per_second();
-  answer.limited_by = LimitOf(request, engine, answer.decode.totals);
-  answer.step = simulation.last_step();
+  DFIN_TRY(PlanAnswer answer, Run(request));
+  answer.limited_by = LimitOf(request);
   return answer;
 }
 
@@ -252,7 +278,7 @@ std::vector<PlanAnswer> ByDrives(const PlanRequest& request) {
   for (size_t count = 1; count <= request.machine.drives.size(); ++count) {
     PlanRequest part = request;
     part.machine.drives.resize(count);
-    Result<PlanAnswer> answer = Plan(part);
+    Result<PlanAnswer> answer = Run(part);
     if (answer) answers.push_back(std::move(*answer));
   }
   return answers;

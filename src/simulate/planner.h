@@ -1,8 +1,8 @@
 // planner: how fast this engine would be on a described machine: tokens a second, time to the first token, and what
 // limits them.
 //
-// The memory is split as the engine does it (dense weights first, then expert slots), a prompt and some tokens are
-// simulated with a warm cache, and the time is attributed. Everything is simulated; nothing is measured here. Pure
+// The memory is split as the engine does it (dense weights first, then expert slots), and a prompt and some tokens are
+// simulated with a warm cache. Everything is simulated; nothing is measured here. Pure
 // functions, deterministic by seed. Errors: kInvalidArgument; kOutOfMemory ("at least SIZE").
 #pragma once
 
@@ -42,11 +42,13 @@ Result<MemorySplit> SplitMemory(const PlanRequest& request);
 
 struct PlanAnswer {
   double tokens_per_second = 0, seconds_first_token = 0;
-  std::string limited_by;  // "drives", "memory size", "memory bandwidth" or "arithmetic"
+  // What would bring the most tokens a second if there were twice as much of it: "drives", "memory size", "memory
+  // bandwidth" or "arithmetic".
+  std::string limited_by;
   MemorySplit memory;
   double drafts = 0;  // checked in a step, on average
   DecodeRun decode;
-  Totals prompt;  // of its first passes, if it is long
+  Totals prompt;                // of its first passes, if it is long
   std::vector<LayerSpan> step;  // the last one
 };
 Result<PlanAnswer> Plan(const PlanRequest& request);
@@ -58,7 +60,7 @@ struct Alternative {
 };
 // What other machines and settings would bring; those that cannot work are left out.
 std::vector<Alternative> Alternatives(const PlanRequest& request, const PlanAnswer& answer);
-// With the first 1, 2, ... of the drives, in the order given.
+// With the first 1, 2, ... of the drives, in the order given. What limits them is left out.
 std::vector<PlanAnswer> ByDrives(const PlanRequest& request);
 
 }  // namespace deltafin::simulate

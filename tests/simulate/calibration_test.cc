@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/result.h"
 #include "k3_shape.h"
 #include "simulate/own_measurements.h"
 
@@ -52,7 +53,7 @@ TEST(Calibration, IsWhatTheDocumentSays) {
   const std::vector<TargetRow> rows = Calibrate(test::K3Shape(), 1);
   std::set<std::string> ids;
   for (const TargetRow& row : rows) ids.insert(row.id);
-  for (int i = 1; i <= 15; ++i) EXPECT_TRUE(ids.count("C" + std::to_string(i))) << i;
+  for (int i = 1; i <= 15; ++i) EXPECT_TRUE(ids.count(Cat("C", i))) << i;
   ExpectInDocument(rows);
 }
 
