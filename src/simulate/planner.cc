@@ -137,7 +137,7 @@ void SimulatePrompt(const PlanRequest& request, const EngineModel& engine, Simul
       answer.prompt.seconds * static_cast<double>(request.prompt_tokens) / static_cast<double>(simulated);
 }
 
-Result<PlanAnswer> Run(const PlanRequest& request, bool with_prompt = true) {
+Result<PlanAnswer> SimulateRun(const PlanRequest& request, bool with_prompt = true) {
   PlanAnswer answer;
   DFIN_TRY(answer.memory, SplitMemory(request));
   const EngineModel engine = OwnEngine(answer.memory.packed);
@@ -170,7 +170,7 @@ std::string LimitOf(const PlanRequest& request) {
   const auto look = [&](const char* name, auto change) {
     PlanRequest more = request;
     change(more);
-    const Result<PlanAnswer> answer = Run(more, /*with_prompt=*/false);
+    const Result<PlanAnswer> answer = SimulateRun(more, /*with_prompt=*/false);
     if (!answer || answer->tokens_per_second <= best) return;
     best = answer->tokens_per_second;
     limit = name;
@@ -243,7 +243,7 @@ class Trials {
   void Try(std::string name, Change change) {
     PlanRequest request = request_;
     change(request);
-    const Result<PlanAnswer> answer = Run(request);
+    const Result<PlanAnswer> answer = SimulateRun(request);
     if (!answer) return;
     found_.push_back({.change = std::move(name),
                       .tokens_per_second = answer->tokens_per_second,
@@ -264,7 +264,7 @@ Result<MemorySplit> SplitMemory(const PlanRequest& request) {
 }
 
 Result<PlanAnswer> Plan(const PlanRequest& request) {
-  DFIN_TRY(PlanAnswer answer, Run(request));
+  DFIN_TRY(PlanAnswer answer, SimulateRun(request));
   answer.limited_by = LimitOf(request);
   return answer;
 }
@@ -278,7 +278,7 @@ std::vector<PlanAnswer> ByDrives(const PlanRequest& request) {
   for (size_t count = 1; count <= request.machine.drives.size(); ++count) {
     PlanRequest part = request;
     part.machine.drives.resize(count);
-    Result<PlanAnswer> answer = Run(part);
+    Result<PlanAnswer> answer = SimulateRun(part);
     if (answer) answers.push_back(std::move(*answer));
   }
   return answers;

@@ -135,7 +135,7 @@ TEST(PlanChart, EscapesWhatItIsTold) {
   EXPECT_THAT(svg, HasSubstr("&lt;b&gt; &amp; &quot;c&quot;"));
   EXPECT_EQ(svg.find("<script>"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
-  EXPECT_THAT(PlanHtml(*answer, {}, {.title = "t"}), HasSubstr("<svg"));
+  EXPECT_THAT(PlanHtml(*answer, {}, {.title = "t", .notes = {}}), HasSubstr("<svg"));
 }
 
 }  // namespace
