@@ -4,7 +4,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
+#include <utility>
 
 #include "base/json.h"
 #include "checkpoint/shard_file.h"
@@ -29,42 +32,81 @@ Result<const DraftTensor*> Expected(const TensorEntry& entry, const std::vector<
   return &*it;
 }
 
+bool FileExists(const std::string& path) {
+  std::error_code failed;
+  return std::filesystem::exists(path, failed);
+}
+
 }  // namespace
 
-Result<DraftTensors> DraftTensors::Open(const std::string& path, const std::vector<DraftTensor>& expected,
+Result<std::vector<std::string>> FindDraftFiles(const std::string& folder) {
+  const std::string whole = folder + "/model.safetensors";
+  if (FileExists(whole)) return std::vector<std::string>{whole};
+  // The number of parts stands in every part's name.
+  int parts = 0;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) {
+    int part = 0, of = 0, length = 0;
+    const std::string name = it->path().filename().string();
+    if (std::sscanf(name.c_str(), "model-%5d-of-%5d.safetensors%n", &part, &of, &length) == 2 &&
+        static_cast<size_t>(length) == name.size())
+      parts = std::max(parts, of);
+  }
+  if (parts == 0) return Fail(ErrorCode::kNotFound, whole, ": not there, and no parts of it either");
+  std::vector<std::string> paths;
+  for (int part = 1; part <= parts; ++part) {
+    char name[64];
+    std::snprintf(name, sizeof name, "/model-%05d-of-%05d.safetensors", part, parts);
+    paths.push_back(folder + name);
+    if (!FileExists(paths.back()))
+      return Fail(ErrorCode::kNotFound, paths.back(), ": missing, one of ", parts, " parts");
+  }
+  return paths;
+}
+
+Result<DraftTensors> DraftTensors::Open(std::vector<std::string> paths, const std::vector<DraftTensor>& expected,
                                         std::string_view kind) {
   DraftTensors out;
-  out.path_ = path;
-  DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
-  DFIN_TRY_VOID(CheckShardSize(shard, path));
-  for (const TensorEntry& entry : shard.header.tensors()) {
-    DFIN_TRY(const DraftTensor* tensor, Expected(entry, expected, path, kind));
-    if (!tensor->read) continue;
-    const uint64_t at = AlignUp(out.bytes_, kAlign);
-    out.pieces_.push_back(
-        {std::string(entry.name), entry.shape, shard.header.data_start() + entry.begin, entry.bytes, at});
-    out.bytes_ = at + entry.bytes;
+  out.paths_ = std::move(paths);
+  std::vector<std::string> found;
+  for (size_t f = 0; f < out.paths_.size(); ++f) {
+    const std::string& path = out.paths_[f];
+    DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
+    DFIN_TRY_VOID(CheckShardSize(shard, path));
+    for (const TensorEntry& entry : shard.header.tensors()) {
+      DFIN_TRY(const DraftTensor* tensor, Expected(entry, expected, path, kind));
+      found.emplace_back(entry.name);
+      if (!tensor->read) continue;
+      const uint64_t at = AlignUp(out.bytes_, kAlign);
+      out.pieces_.push_back(
+          {std::string(entry.name), entry.shape, f, shard.header.data_start() + entry.begin, entry.bytes, at});
+      out.bytes_ = at + entry.bytes;
+    }
   }
-  const std::span<const TensorEntry> found = shard.header.tensors();
+  std::sort(found.begin(), found.end());
+  if (const auto twice = std::adjacent_find(found.begin(), found.end()); twice != found.end())
+    return Fail(ErrorCode::kUnsupported, out.paths_.front(), ": tensor ", *twice, ": in two of the files");
   for (const DraftTensor& tensor : expected)
-    if (tensor.required &&
-        std::none_of(found.begin(), found.end(), [&](const TensorEntry& entry) { return entry.name == tensor.name; }))
-      return Fail(ErrorCode::kUnsupported, path, ": tensor ", tensor.name, ": missing");
+    if (tensor.required && !std::binary_search(found.begin(), found.end(), tensor.name))
+      return Fail(ErrorCode::kUnsupported, out.paths_.front(), ": tensor ", tensor.name, ": missing");
   return out;
 }
 
 Status DraftTensors::Load(CancelToken cancel) {
   DFIN_TRY(memory_, AlignedBuffer::Create(bytes_));
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path_.c_str(), "rb"), &std::fclose);
-  if (file == nullptr) return Fail(ErrorCode::kIo, path_, ": ", std::strerror(errno));
-  for (const Piece& piece : pieces_) {
-    if (fseeko(file.get(), static_cast<off_t>(piece.file_offset), SEEK_SET) != 0)
-      return Fail(ErrorCode::kIo, path_, ": ", std::strerror(errno));
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(nullptr, &std::fclose);
+  size_t opened = paths_.size();
+  for (const Piece& piece : pieces_) {  // file after file
+    const std::string& path = paths_[piece.file];
+    if (piece.file != opened) file.reset(std::fopen(path.c_str(), "rb"));
+    opened = piece.file;
+    if (file == nullptr || fseeko(file.get(), static_cast<off_t>(piece.file_offset), SEEK_SET) != 0)
+      return Fail(ErrorCode::kIo, path, ": ", std::strerror(errno));
     for (uint64_t done = 0; done < piece.bytes;) {
-      if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, path_, ": stopped while loading");
+      if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, path, ": stopped while loading");
       const size_t count = std::min<uint64_t>(kReadBytes, piece.bytes - done);
       if (std::fread(memory_.data() + piece.at + done, 1, count, file.get()) != count)
-        return Fail(ErrorCode::kIo, path_, ": tensor ", piece.name, ": could not be read whole");
+        return Fail(ErrorCode::kIo, path, ": tensor ", piece.name, ": could not be read whole");
       done += count;
     }
   }

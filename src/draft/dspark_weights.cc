@@ -27,7 +27,7 @@ Result<DsparkWeights> DsparkWeights::Open(const std::string& folder, const Model
   DFIN_TRY_VOID(CheckRegular(file));
   DFIN_TRY(const std::string json, ReadDraftConfig(config));
   DFIN_TRY(weights.config_, DsparkConfig::Parse(json, config, target));
-  DFIN_TRY(weights.tensors_, DraftTensors::Open(file, DsparkTensors(weights.config_), "DSpark"));
+  DFIN_TRY(weights.tensors_, DraftTensors::Open({file}, DsparkTensors(weights.config_), "DSpark"));
   return weights;
 }
 

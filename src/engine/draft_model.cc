@@ -42,7 +42,8 @@ Result<std::unique_ptr<DraftModel>> DraftModel::Open(const std::string& folder, 
   Qwen qwen;
   DFIN_TRY(const std::string json, ReadDraftConfig(config));
   DFIN_TRY(qwen.config, QwenConfig::Parse(json, config));
-  DFIN_TRY(qwen.weights, DraftTensors::Open(folder + "/model.safetensors", QwenTensors(qwen.config), "Qwen3"));
+  DFIN_TRY(std::vector<std::string> files, FindDraftFiles(folder));
+  DFIN_TRY(qwen.weights, DraftTensors::Open(std::move(files), QwenTensors(qwen.config), "Qwen3"));
   model->qwen_ = std::move(qwen);
   return model;
 }

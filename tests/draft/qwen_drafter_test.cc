@@ -96,7 +96,7 @@ class Drafts : public testing::Test {
  protected:
   explicit Drafts(int64_t most = 7, int64_t capacity = 1000)
       : config_(*QwenConfig::Parse(*ReadDraftConfig(kQwen + "/config.json"), "config.json")),
-        weights_(*DraftTensors::Open(kQwen + "/model.safetensors", QwenTensors(config_), "Qwen3")),
+        weights_(*DraftTensors::Open({kQwen + "/model.safetensors"}, QwenTensors(config_), "Qwen3")),
         backend_(std::move(*CreateCpuBackend({.device = "cpu", .isa = "auto", .threads = 2}))) {
     DFIN_CHECK(weights_.Load({}).has_value() && backend_->Reserve(QwenModel::Workspace(config_)).has_value(), "memory");
     drafter_ = Make(most, capacity);

@@ -34,7 +34,7 @@ class Nano {
  public:
   explicit Nano(const std::string& device, bool bf16_cache = false, int64_t capacity = 200)
       : config_(*QwenConfig::Parse(ConfigText(), "config.json")),
-        weights_(std::move(*DraftTensors::Open(kFolder + "/model.safetensors", QwenTensors(config_), "Qwen3"))),
+        weights_(std::move(*DraftTensors::Open({kFolder + "/model.safetensors"}, QwenTensors(config_), "Qwen3"))),
         backend_(MakeBackend(device)) {
     DFIN_CHECK(weights_.Load({}).has_value(), "the repository has the weights");
     DFIN_CHECK(backend_->Reserve(QwenModel::Workspace(config_)).has_value(), "memory");
@@ -220,7 +220,7 @@ Status Admitted(const std::function<void(std::vector<DraftTensor>&)>& change, in
     const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
     std::filesystem::resize_file(path, static_cast<uintmax_t>(bytes + more_bytes));
   }
-  DFIN_TRY(DraftTensors opened, DraftTensors::Open(path, QwenTensors(config), "Qwen3"));
+  DFIN_TRY(DraftTensors opened, DraftTensors::Open({path}, QwenTensors(config), "Qwen3"));
   return opened.Load({});
 }
 
@@ -240,6 +240,34 @@ TEST(QwenFile, AnyOtherIsRefused) {
   ExpectRefused(Admitted([](auto& t) { t.back().shape = {3}; }), "expected [2], got [3]");
   EXPECT_FALSE(Admitted([](auto&) {}, 2));
   EXPECT_FALSE(Admitted([](auto&) {}, -2));
+}
+
+TEST(QwenFile, MayComeInParts) {
+  const std::vector<DraftTensor> tensors = {{"a", {2, 3}}, {"b", {4}}, {"c", {5, 2}}};
+  const std::vector<uint16_t> a = {1, 2, 3, 4, 5, 6}, b = {7, 8, 9, 10}, c = {11, 12, 13, 14, 15, 16, 17, 18, 19, 20};
+  const auto named = [&](size_t i, const std::vector<uint16_t>& values) {
+    return NamedTensor{{tensors[i].name, DType::kBF16, tensors[i].shape}, std::as_bytes(std::span(values))};
+  };
+  const test::TempFolder folder;
+  const std::string first = folder.path() + "/model-00001-of-00002.safetensors";
+  const std::string second = folder.path() + "/model-00002-of-00002.safetensors";
+  EXPECT_EQ(FindDraftFiles(folder.path()).error().code(), ErrorCode::kNotFound);
+  ASSERT_TRUE(WriteSafetensors(first, std::vector{named(0, a), named(2, c)}));
+  const auto one_missing = FindDraftFiles(folder.path());
+  ASSERT_FALSE(one_missing);
+  EXPECT_NE(one_missing.error().message().find("model-00002-of-00002.safetensors: missing"), std::string::npos);
+  ASSERT_TRUE(WriteSafetensors(second, std::vector{named(1, b)}));
+  const std::vector<std::string> files = *FindDraftFiles(folder.path());
+  EXPECT_EQ(files, (std::vector{first, second}));
+  DraftTensors opened = *DraftTensors::Open(files, tensors, "Qwen3");
+  ASSERT_TRUE(opened.Load({}));
+  EXPECT_TRUE(std::equal(a.begin(), a.end(), opened.Get("a").bf16()));
+  EXPECT_TRUE(std::equal(b.begin(), b.end(), opened.Get("b").bf16()));
+  EXPECT_TRUE(std::equal(c.begin(), c.end(), opened.Get("c").bf16()));
+  ASSERT_TRUE(WriteSafetensors(second, std::vector{named(1, b), named(0, a)}));
+  const auto twice = DraftTensors::Open(files, tensors, "Qwen3");
+  ASSERT_FALSE(twice);
+  EXPECT_NE(twice.error().message().find("tensor a: in two of the files"), std::string::npos);
 }
 
 TEST(DraftKinds, AreToldApartByTheConfig) {
