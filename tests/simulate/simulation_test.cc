@@ -46,7 +46,7 @@ TEST(Simulation, WithoutACacheEveryExpertIsReadByAllDrivesTogether) {
 
 TEST(Simulation, MirroredRecordsWaitForTheSlowestDriveOfEachLayer) {
   FixedRouting routing(2, {{0, 1}});
-  Setup setup = SetupOf(2, {60e6, 40e6});
+  auto setup = SetupOf(2, {60e6, 40e6});
   setup.layout = {.kind = LayoutKind::kMirrored};
   Simulation simulation(setup, routing);
   simulation.Step(1);
@@ -61,7 +61,7 @@ TEST(Simulation, MirroredRecordsWaitForTheSlowestDriveOfEachLayer) {
 TEST(Simulation, ExpertsThatStayAreNotReadAgain) {
   for (const CachePolicy policy : {CachePolicy::kFrequency, CachePolicy::kLayerLru, CachePolicy::kLru}) {
     FixedRouting routing(2, {{0, 1}, {0, 2}});
-    Setup setup = SetupOf(2, {100e6});
+    auto setup = SetupOf(2, {100e6});
     setup.slots = 6;  // all that is ever wanted
     setup.policy = policy;
     Simulation simulation(setup, routing);
@@ -73,7 +73,7 @@ TEST(Simulation, ExpertsThatStayAreNotReadAgain) {
 
 TEST(Simulation, LruOverAllLayersFindsNothingInLessThanAToken) {
   FixedRouting routing(4, {{0, 1}});
-  Setup setup = SetupOf(4, {100e6});
+  auto setup = SetupOf(4, {100e6});
   setup.slots = 7;  // a token wants 8
   setup.policy = CachePolicy::kLru;
   Simulation simulation(setup, routing);
@@ -83,7 +83,7 @@ TEST(Simulation, LruOverAllLayersFindsNothingInLessThanAToken) {
 
 TEST(Simulation, ReadingHidesBehindComputingThatDoesNotNeedIt) {
   FixedRouting routing(1, {{0, 1}});
-  Setup setup = SetupOf(1, {100e6});
+  auto setup = SetupOf(1, {100e6});
   setup.shape.layers[0].shared_bytes = 50e6;  // 50 ms
   setup.engine.dense_share = 1;
   setup.engine.arithmetic_share = 1;
@@ -95,7 +95,7 @@ TEST(Simulation, ReadingHidesBehindComputingThatDoesNotNeedIt) {
 
 TEST(Simulation, RightGuessesAreReadBeforeTheirLayer) {
   FixedRouting routing(2, {{0, 1}});
-  Setup setup = SetupOf(2, {100e6});
+  auto setup = SetupOf(2, {100e6});
   setup.engine.layer_seconds = 0.02;  // as long as a layer's reads
   Simulation without(setup, routing);
   without.Step(1);
@@ -111,7 +111,7 @@ TEST(Simulation, RightGuessesAreReadBeforeTheirLayer) {
 
 TEST(Simulation, DenseWeightsThatDoNotStayAreReadForEveryStep) {
   FixedRouting routing(4, {{0, 1}});
-  Setup setup = SetupOf(4, {100e6});
+  auto setup = SetupOf(4, {100e6});
   for (LayerShape& layer : setup.shape.layers) layer = {.router_bytes = 1e6};
   setup.shape.head_bytes = 1e6;
   setup.resident_dense = 0;
@@ -124,7 +124,7 @@ TEST(Simulation, DenseWeightsThatDoNotStayAreReadForEveryStep) {
 
 TEST(Simulation, TheSameSetupTakesTheSameTime) {
   const auto run = [](uint64_t seed) {
-    Setup setup = SetupOf(5, {60e6, 40e6, 10e6});
+    auto setup = SetupOf(5, {60e6, 40e6, 10e6});
     setup.slots = 12;
     setup.seed = seed;
     setup.engine.ahead_layers = 1;
