@@ -67,8 +67,9 @@ bool DriveBank::Next(double until, int64_t* tag) {
   for (;;) {
     const double end = NextEnd();
     const double arrival = arriving_.empty() ? kNever : arriving_.top().at;
+    if (end == kNever && arrival == kNever && until == kNever) return false;
     if (std::min(end, arrival) > until) {
-      if (until != kNever) Run(until);
+      Run(until);
       return false;
     }
     if (arrival <= end) {
@@ -77,7 +78,6 @@ bool DriveBank::Next(double until, int64_t* tag) {
       arriving_.pop();
       return true;
     }
-    if (end == kNever) return false;
     Run(end);
   }
 }

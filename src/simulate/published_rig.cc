@@ -42,7 +42,7 @@ Setup PublishedSetup(const ModelShape& shape, size_t count, uint64_t seed) {
 
 DraftHabits PublishedDrafts(double part) {
   // 43 steps of a log of 200 tokens: 1 to 7 and "8 or more" drafts.
-  DraftHabits habits{.weights = {0, 2, 10, 4, 5, 3, 1, 0, 18}, .chance = 0};
+  DraftHabits habits{.weights = {0, 2, 10, 4, 5, 0, 3, 1, 18}, .chance = 0};
   habits.chance = ChanceFor(habits, part);
   return habits;
 }

@@ -118,7 +118,8 @@ TEST(Planner, TheLimitIsNamed) {
   PlanRequest request = Reference();
   request.machine.drives = {{.bytes_per_second = 1e9}};
   EXPECT_EQ(Plan(request)->limited_by, "drives");
-  request.machine.ram_bytes = 32'000'000'000;
+  request = Reference();
+  request.machine.ram_bytes = 64'000'000'000;
   EXPECT_EQ(Plan(request)->limited_by, "memory size");
   request = Reference();
   request.machine.drives.assign(4, {.bytes_per_second = 100e9});
