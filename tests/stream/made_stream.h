@@ -67,8 +67,12 @@ struct GreedyCase {
 inline GreedyCase ExpectedGreedy(size_t number) {
   const Json c = (*ReadJsonFile(NanoModel() + "/expected_greedy.json"))[number];
   GreedyCase out;
-  for (const Json& id : c["prompt_ids"]) out.prompt_ids += (out.prompt_ids.empty() ? "" : ",") + DumpJson(id);
-  for (const Json& id : c["new_ids"]) out.new_ids += (out.new_ids.empty() ? "" : " ") + DumpJson(id);
+  const auto append = [](std::string& text, const char* separator, const Json& id) {
+    if (!text.empty()) text += separator;
+    text += std::to_string(id.get<int>());
+  };
+  for (const Json& id : c["prompt_ids"]) append(out.prompt_ids, ",", id);
+  for (const Json& id : c["new_ids"]) append(out.new_ids, " ", id);
   out.new_ids += "\n";
   out.count = c["new_ids"].size();
   return out;
