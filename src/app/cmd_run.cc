@@ -302,6 +302,14 @@ EngineSetup::Request RequestOf(const RunOptions& o, const Prompt& prompt, Backen
   return request;
 }
 
+TurnNote NoteOf(const RunOptions& o, const Prompt& prompt, const SamplingParams& sampling) {
+  return {.chat = o.chat,
+          .continues_in = prompt.continues_in,
+          .max_new = o.max_new,
+          .sampling = sampling,
+          .stops = o.stops};
+}
+
 Result<int> RunRun(const RunOptions& o) {
   DFIN_TRY_VOID(CheckOptions(o));
   DFIN_TRY(const SamplingParams sampling, o.sampling.Resolve({}));
@@ -319,11 +327,7 @@ Result<int> RunRun(const RunOptions& o) {
 
   Output output(o, engine, setup.terminal, prompt.stream);
   const Tokenizer* tokenizer = prompt.text.tokenizer.get();
-  TurnNote note{.chat = o.chat,
-                .continues_in = prompt.continues_in,
-                .max_new = o.max_new,
-                .sampling = sampling,
-                .stops = o.stops};
+  TurnNote note = NoteOf(o, prompt, sampling);
   DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(engine, tokenizer, draft_bridge.bridge));
   PrefixCache nothing_kept(0);
   std::optional<BackendTimes> prompt_times;  // when the first token was there
