@@ -35,7 +35,7 @@ class PlantedHost final : public Host {
   std::map<std::string, uint32_t> owners;  // others belong to `user`
   std::map<std::string, uint32_t> modes;   // others have those that they have
   std::set<std::string> unreadable, unwritable;
-  MountedDrive drive{"uuid:1:2", "disk0", "A Drive", "/mnt", "ext4", true, false};
+  MountedDrive drive{"uuid:1:2", "disk0", "A Drive", "/mnt", "ext4", true, false, ""};
   SpaceFacts space{uint64_t{1} << 40, uint64_t{1} << 39};
   uint64_t alignment = 512;
   int64_t now = 1'800'000'000;
