@@ -1,10 +1,11 @@
-// Recorded by `run --expert-trace` with the synthetic models of bench/drive_ladder and tools/run-k3-slice, both of seed 1:
-// routing depends on neither drives nor memory.
+// Recorded by `run --expert-trace` with the synthetic models of bench/drive_ladder and tools/run-k3-slice, both of seed
+// 1: routing depends on neither drives nor memory.
 #include "simulate/recorded_traces.h"
 
 namespace deltafin::simulate {
 
-const std::string_view kLadderTrace = R"trace(deltafin-expert-trace 1 layers 7 experts 28 per-token 16 record-bytes 17547264
+const std::string_view kLadderTrace =
+    R"trace(deltafin-expert-trace 1 layers 7 experts 28 per-token 16 record-bytes 17547264
 1 0 2 6 8 9 11 12 15 16 18 20 21 22 23 25 26
 2 0 2 6 7 8 9 10 11 14 15 16 18 21 23 26 27
 3 0 2 3 5 6 7 8 11 13 14 15 18 21 23 25 26
@@ -189,7 +190,8 @@ step 1
 step 1
 )trace";
 
-const std::string_view kSliceTrace = R"trace(deltafin-expert-trace 1 layers 4 experts 96 per-token 16 record-bytes 17547264
+const std::string_view kSliceTrace =
+    R"trace(deltafin-expert-trace 1 layers 4 experts 96 per-token 16 record-bytes 17547264
 1 0*3 3*3 4 5*2 6*5 9*3 11 15*2 18*2 19 20*2 21*3 23 24*2 25 26*8 30*2 31 32 34*2 37*3 38*4 39*4 42*2 52 53 54 56 57*2 60*4 63*2 68*2 70 73*5 74*2 75*6 76*4 78*3 79 80*7 82*5 84*4 86 88*6 90*7 93 95*2
 2 0*4 3 5*3 6 7*2 8*4 9*3 11*2 16*2 17*3 20 21*2 24 25 26*4 27 28 29*3 31 32 34*2 37 39 42 43 45 53*2 54 57*2 58*2 60 63 66*2 67 68 69 70*6 72 73*3 74*4 75*5 77 78 79*5 80*8 81 82 84*7 86 87*2 88*7 90*4 94 95*8
 3 0*2 1 5*7 6 7*5 8*4 9 10 11*2 16*3 17*3 20 21*4 23 26*4 27 29 31 32*2 34*4 38*2 39 43 45 46 47*2 49 51 54*2 55 56 57 58 59 60*2 63 66 68 69*2 71 72*2 73 74 75 76 77 78 79*4 80*8 82 83 84*8 86*6 87*4 88*4 90 92 95*8

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/json.h"
+#include "support/engine_runs.h"
 #include "support/process.h"
 #include "support/test_data.h"
 
