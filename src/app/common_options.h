@@ -32,7 +32,7 @@ struct CommonOptions {
   bool verify_reads = false;
   // Of a model whose experts are fetched as they are routed (app/stream_options.h).
   bool offline = false, check_twice = false;
-  int connections = 8, fetch_attempts = 7;
+  std::optional<int> connections, fetch_attempts;
   std::string keep_experts, token_file, proxy;
   std::string dense, draft = "auto", draft_model;
   std::optional<int64_t> max_drafts;

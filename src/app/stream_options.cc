@@ -13,12 +13,22 @@ namespace {
 constexpr uint64_t kMaxTokenBytes = 4096;
 // Between tries, doubled each time: with the default number of tries an unreachable hub ends a run after half a minute.
 constexpr double kFirstSeconds = 0.5;
+constexpr int kAttempts = 7;
+
+// The first option that says how experts are fetched; "": none does.
+std::string NetworkOption(const CommonOptions& options) {
+  if (!options.token_file.empty()) return "--token-file";
+  if (!options.proxy.empty()) return "--proxy";
+  if (options.connections) return "--connections";
+  return options.fetch_attempts ? "--fetch-attempts" : "";
+}
 
 }  // namespace
 
 void AddStreamOptions(CLI::App& app, CommonOptions& options) {
   app.add_flag("--offline", options.offline, "Fetch no experts over the network (see setup --dense-only)");
-  app.add_option("--connections", options.connections, "Experts that are fetched at once")->check(CLI::Range(1, 64));
+  app.add_option("--connections", options.connections, "Ranges of experts that are fetched at once (8)")
+      ->check(CLI::Range(1, 64));
   app.add_option("--fetch-attempts", options.fetch_attempts,
                  "Tries in a row that bring nothing until a fetch has failed (7: about half a minute)")
       ->check(CLI::Range(1, 100));
@@ -35,7 +45,7 @@ Result<StreamOptions> ToStreamOptions(const CommonOptions& options) {
   StreamOptions out;
   out.offline = options.offline;
   out.check_twice = options.check_twice;
-  out.connections = options.connections;
+  if (options.connections) out.connections = *options.connections;
   if (!options.keep_experts.empty()) {
     Result<uint64_t> size = ParseSize(options.keep_experts);
     if (!size) return FailWith(std::move(size), "--keep-experts");
@@ -44,9 +54,9 @@ Result<StreamOptions> ToStreamOptions(const CommonOptions& options) {
   if (options.offline && (options.check_twice || out.keep_experts))
     return Fail(ErrorCode::kInvalidArgument, options.check_twice ? "--check-twice" : "--keep-experts",
                 ": is about experts that are fetched, which --offline forbids: give one of them");
-  const bool network_only = !options.token_file.empty() || !options.proxy.empty();
-  if (network_only && (options.offline || !IsStreamedFolder(options.model)))
-    return Fail(ErrorCode::kInvalidArgument, options.token_file.empty() ? "--proxy" : "--token-file",
+  const std::string network = NetworkOption(options);
+  if (!network.empty() && (options.offline || !IsStreamedFolder(options.model)))
+    return Fail(ErrorCode::kInvalidArgument, network,
                 ": expected a model whose experts are fetched over the network, got ",
                 options.offline ? "--offline" : "one that has them all", ": leave it out");
   return out;
@@ -65,7 +75,7 @@ RemoteFilesFactory HubOf(const CommonOptions& options, Logger& logger) {
   return [&options, &logger](const StreamManifest& manifest) -> Result<std::unique_ptr<RemoteFiles>> {
     HubOptions hub;
     DFIN_TRY(hub.token, ReadToken(options.token_file));
-    hub.retry.attempts = options.fetch_attempts;
+    hub.retry.attempts = options.fetch_attempts.value_or(kAttempts);
     hub.retry.first_seconds = kFirstSeconds;
     hub.on_retry = [&logger](const std::string& what) { logger.WarnOnce(Cat("fetching experts: ", what)); };
     HttpClientOptions http;

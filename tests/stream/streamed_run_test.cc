@@ -61,8 +61,11 @@ TEST_F(StreamedRun, ASecondProcessIsRefused) {
 }
 
 TEST_F(StreamedRun, OptionsThatSayNothingHereAreRefused) {
-  for (const auto& more : std::vector<std::vector<std::string>>{
-           {"--check-twice"}, {"--keep-experts", "1GB"}, {"--proxy", "http://127.0.0.1:1"}}) {
+  for (const auto& more : std::vector<std::vector<std::string>>{{"--check-twice"},
+                                                                {"--keep-experts", "1GB"},
+                                                                {"--proxy", "http://127.0.0.1:1"},
+                                                                {"--connections", "2"},
+                                                                {"--fetch-attempts", "3"}}) {
     std::vector<std::string> offline = more;
     offline.push_back("--offline");
     EXPECT_EQ(test::RunGreedy(to(), expected_, offline).exit_code, 2) << more[0];
