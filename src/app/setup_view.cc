@@ -49,8 +49,10 @@ void SetupView::Show(const SetupProgress& p) {
     PrintLine(DumpJson(event));
     return;
   }
-  std::string text = Cat(p.phase, "  ", p.files_done, "/", p.files_total, " files  ", FormatBytes(p.bytes_done), "/",
-                         FormatBytes(p.bytes_total));
+  std::string text = p.phase;
+  if (p.files_total > 0)
+    text += Cat("  ", p.files_done, "/", p.files_total, " files  ", FormatBytes(p.bytes_done), "/",
+                FormatBytes(p.bytes_total));
   if (rate > 0) text += Cat("  ", FormatRate(rate), "  ", FormatSeconds(static_cast<double>(left) / rate), " left");
   if (retries_ > 0) text += Cat("  ", retries_, retries_ == 1 ? " retry" : " retries");
   terminal_.ShowStatus(Printable(text));
