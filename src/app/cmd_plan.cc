@@ -112,6 +112,9 @@ Command AddPlan(CLI::App& root) {
   app->add_option("--prompt-tokens", o->prompt_tokens, "Length of the prompt (default: 512)")->check(at_least_one);
   app->add_option("--context", o->context, "Longest conversation that memory is kept for (default: 8192)")
       ->check(at_least_one);
+  app->add_option("--chunk", o->chunk,
+                  "Most tokens of a prompt in one pass (default: what memory allows, 4096 at most)")
+      ->check(at_least_one);
   app->add_option("--seed", o->seed, "Of the made-up routing")->check(CheckWholeUnsigned);
   app->add_flag("--calibrate", o->calibrate,
                 "Instead: simulated beside measured, of the published engine and of this one");

@@ -42,9 +42,9 @@ std::string MemoryLines(const PlanReport& report) {
   const int64_t all = shape.expert_layers() * shape.experts;
   std::string text =
       Cat("memory       ", FormatBytes(m.dense), " of dense weights, ", m.packed ? "in 12 bits" : "as released (BF16)");
-  text += m.resident_dense >= 1 ? ", all of them in memory\n"
-                                : Cat(", ", Percent(m.resident_dense, false),
-                                      " of the layers in memory, the others read for every step\n");
+  text += m.resident_dense >= 1
+              ? ", all of them in memory\n"
+              : Cat(", ", Percent(m.resident_dense, false), " of them in memory, the others read for every step\n");
   text += Cat("             ", m.slots, " of ", all, " experts (", FormatBytes(m.experts), "), ",
               FormatBytes(m.conversation), " for a conversation, prompts in chunks of ", m.chunk, "\n");
   return text;

@@ -114,6 +114,7 @@ Status SetSwitches(const PlanOptions& o, simulate::PlanRequest& r) {
              ParseNumber(o.draft, "--draft", "off, or the chance that a drafted token is right, e.g. 0.8"));
   }
   r.seed = o.seed;
+  r.chunk = o.chunk;
   return {};
 }
 

@@ -18,7 +18,7 @@ struct PlanOptions {
   std::string drives, ram, memory_bandwidth, arithmetic, latency;
   std::vector<std::string> hubs, what_if;
   std::string model, trace, layout = "striped", cache, cache_policy = "frequency", dense = "packed", draft = "off";
-  std::optional<int64_t> prompt_tokens, context;
+  std::optional<int64_t> prompt_tokens, context, chunk;
   uint64_t seed = 1;
   std::string state_dir, plot;
 };

@@ -126,7 +126,7 @@ class Calibration {
     setup.engine.layer_seconds = (10.0 - 6.1) / static_cast<double>(shape_.layers.size());
     setup.engine.ahead_layers = 1;
     setup.engine.dense_form = 53e9 / shape_.dense_bytes();
-    setup.resident_dense = 0;
+    setup.resident_units = 0;
     const double with = SecondsPerToken(setup, K3Statistics());
     setup.engine.ahead_layers = 0;
     const double without = SecondsPerToken(setup, K3Statistics());

@@ -1,6 +1,7 @@
 #include "simulate/model_shape.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "spec/expert_record.h"
 #include "spec/tensor_table.h"
@@ -71,10 +72,19 @@ double ModelShape::dense_bytes() const {
   return sum;
 }
 
-double ModelShape::largest_layer_bytes() const {
-  double most = head_bytes;
-  for (const LayerShape& layer : layers) most = std::max(most, layer.bytes());
-  return most;
+std::vector<double> ModelShape::unit_bytes() const {
+  std::vector<double> bytes;
+  for (const LayerShape& layer : layers) bytes.push_back(layer.bytes());
+  bytes.push_back(head_bytes);
+  return bytes;
+}
+
+std::vector<size_t> ModelShape::units_by_size() const {
+  const std::vector<double> bytes = unit_bytes();
+  std::vector<size_t> order(bytes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
+  return order;
 }
 
 double ModelShape::all_expert_bytes() const { return Real(expert_layers() * experts) * record_bytes; }

@@ -34,7 +34,10 @@ struct ModelShape {
 
   int64_t expert_layers() const;
   double dense_bytes() const;  // BF16, the embedding left out, of which a row is read a token
-  double largest_layer_bytes() const;
+  // Of the layers and, last, of the head: what is read in one piece where dense weights do not stay in memory.
+  std::vector<double> unit_bytes() const;
+  // Their numbers, the largest first: in this order they are kept in memory, so that buffers for the others are small.
+  std::vector<size_t> units_by_size() const;
   double all_expert_bytes() const;
 
   static ModelShape From(const ModelSpec& spec);

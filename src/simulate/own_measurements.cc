@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "simulate/planner.h"
 #include "simulate/recorded_traces.h"
 #include "simulate/runs.h"
 #include "synth/shapes.h"
@@ -59,6 +60,8 @@ class Comparison {
       }
     }
     DFIN_TRY_VOID(Memory());
+    DFIN_TRY_VOID(Slice("k3-slice in 7.0 GB, 24 tokens after 8", 7.0e9, 8192, {}, 789));
+    DFIN_TRY_VOID(Slice("k3-slice in 5.4 GB, --context 1024 --chunk 16", 5.4e9, 1024, 16, 4270));
     DFIN_TRY_VOID(Prompt(332e6, 17.1));
     return Prompt(664e6, 15.7);
   }
@@ -120,6 +123,40 @@ class Comparison {
                       .high = m.megabytes,
                       .simulated = run.bytes_per_token() / 1e6});
     }
+    return {};
+  }
+
+  // tools/run-k3-slice: bytes over all new tokens, the prompt and the load of what stays included. Its disk had no rate
+  // that could be described, so times are not compared. The split of the memory is the planner's.
+  Status Slice(const char* what, double budget, int64_t context, std::optional<int64_t> chunk, double target) {
+    DFIN_TRY(const ModelSpec spec, MakeSynthSpec({.name = "k3-slice"}));
+    DFIN_TRY(ExpertTrace trace, ExpertTrace::Parse(kSliceTrace, "k3-slice's trace"));
+    PlanRequest request;
+    request.shape = ModelShape::From(spec);
+    request.machine = LadderMachine(1e9, 1);
+    request.machine.ram_bytes = static_cast<uint64_t>(budget / 0.9);
+    request.packed = false;
+    request.context = context;
+    request.chunk = chunk;
+    DFIN_TRY(const MemorySplit split, SplitMemory(request));
+    DFIN_TRY(const std::unique_ptr<Routing> routing, ReplayRouting(request.shape, std::move(trace)));
+    Simulation simulation({.shape = request.shape,
+                           .machine = request.machine,
+                           .engine = OwnEngine(false),
+                           .layout = {},
+                           .slots = split.slots,
+                           .resident_units = split.resident_units},
+                          *routing);
+    simulation.Step(8);
+    RunDecode(simulation, 23, {}, 1);
+    const Totals& t = simulation.totals();
+    const double loaded = request.shape.dense_bytes() * split.resident_dense;
+    rows.push_back({.id = "memory",
+                    .what = what,
+                    .unit = "MB/token",
+                    .low = target,
+                    .high = target,
+                    .simulated = (t.expert_bytes + t.dense_bytes + loaded) / 24 / 1e6});
     return {};
   }
 

@@ -54,33 +54,45 @@ class Splitter {
   uint64_t RowBytes(int64_t rows) const { return Whole(r_.shape.row_bytes * static_cast<double>(rows)); }
   uint64_t SlotBytes(int64_t slots) const { return Whole(r_.shape.record_bytes * static_cast<double>(slots)); }
   uint64_t Fixed() const { return m_.reserve + m_.conversation + SlotBytes(r_.shape.experts_per_token); }
-  uint64_t RingBytes() const { return Whole(kRingBuffers * r_.shape.largest_layer_bytes() * form()); }
-  uint64_t Floor() const {
-    const uint64_t all = Whole(r_.shape.dense_bytes() * form());
-    return Fixed() + RowBytes(kLeastChunk) + std::min(all, RingBytes());
+  // Of so many units, the largest first, and of the buffers for the others.
+  uint64_t DenseBytes(size_t resident) const {
+    const std::vector<double> bytes = r_.shape.unit_bytes();
+    const std::vector<size_t> order = r_.shape.units_by_size();
+    double sum = resident < order.size() ? kRingBuffers * bytes[order[resident]] : 0;
+    for (size_t i = 0; i < resident; ++i) sum += bytes[order[i]];
+    return Whole(sum * form());
   }
+  // The least that dense weights can do with.
+  uint64_t LeastDense() const {
+    uint64_t least = DenseBytes(0);
+    for (size_t n = 1; n <= r_.shape.layers.size() + 1; ++n) least = std::min(least, DenseBytes(n));
+    return least;
+  }
+  uint64_t Floor() const { return Fixed() + RowBytes(kLeastChunk) + LeastDense(); }
 
   void ChooseChunk() {
-    const int64_t most = std::clamp(r_.context, int64_t{1}, kMostChunk);
+    const int64_t most = std::clamp(std::min(r_.context, r_.chunk.value_or(kMostChunk)), int64_t{1}, kMostChunk);
     m_.chunk = std::min(kLeastChunk, most);
     while (m_.chunk * 2 <= most && RowBytes(m_.chunk * 2) <= m_.budget / kChunkDivisor) m_.chunk *= 2;
     const uint64_t dense = Whole(r_.shape.dense_bytes() * form());
     while (m_.chunk > kShortChunk && !WithChunk(dense)) m_.chunk /= 2;
-    while (m_.chunk > kLeastChunk && !WithChunk(std::min(dense, RingBytes()))) m_.chunk /= 2;
+    while (m_.chunk > kLeastChunk && !WithChunk(LeastDense())) m_.chunk /= 2;
     m_.activations = RowBytes(m_.chunk);
   }
   bool WithChunk(uint64_t dense) const { return Fixed() + RowBytes(m_.chunk) + dense <= m_.budget; }
 
+  // As many as there is room for; fewer may need more, when the next one is large.
   void ChooseDense() {
-    const double all = r_.shape.dense_bytes() * form();
     const uint64_t others = Fixed() + m_.activations;
-    if (others + Whole(all) <= m_.budget) {
-      m_.dense = Whole(all);
-      return;
-    }
-    const uint64_t room = m_.budget - std::min(m_.budget, others);
-    m_.dense = room;
-    m_.resident_dense = std::clamp((static_cast<double>(room) - static_cast<double>(RingBytes())) / all, 0.0, 1.0);
+    const size_t units = r_.shape.layers.size() + 1;
+    m_.resident_units = units;
+    while (m_.resident_units > 0 && others + DenseBytes(m_.resident_units) > m_.budget) --m_.resident_units;
+    m_.dense = DenseBytes(m_.resident_units);
+    double resident = 0;
+    const std::vector<double> bytes = r_.shape.unit_bytes();
+    const std::vector<size_t> order = r_.shape.units_by_size();
+    for (size_t i = 0; i < m_.resident_units; ++i) resident += bytes[order[i]];
+    m_.resident_dense = m_.resident_units == units ? 1 : resident / r_.shape.dense_bytes();
   }
 
   Status ChooseSlots() {
@@ -113,6 +125,8 @@ Status CheckRequest(const PlanRequest& r) {
   if (r.prompt_tokens < 1 || r.prompt_tokens > r.context)
     return Fail(ErrorCode::kInvalidArgument, "--prompt-tokens ", r.prompt_tokens, ": expected 1 to ", r.context,
                 ", the --context");
+  if (r.chunk && (*r.chunk < 1 || *r.chunk > kMostChunk))
+    return Fail(ErrorCode::kInvalidArgument, "--chunk ", *r.chunk, ": expected 1 to ", kMostChunk);
   if (!(r.draft_chance >= 0 && r.draft_chance < 1))
     return Fail(ErrorCode::kInvalidArgument, "--draft ", r.draft_chance,
                 ": expected off, or a chance from 0 to below 1");
@@ -148,7 +162,7 @@ Result<PlanAnswer> SimulateRun(const PlanRequest& request, bool with_prompt = tr
                          .layout = request.layout,
                          .slots = answer.memory.slots,
                          .policy = request.policy,
-                         .resident_dense = answer.memory.resident_dense,
+                         .resident_units = answer.memory.resident_units,
                          .seed = request.seed},
                         *routing);
   simulation.Warm();

@@ -28,6 +28,7 @@ struct PlanRequest {
   int64_t most_drafts = 7;
   int64_t prompt_tokens = 512;
   int64_t context = 8192;
+  std::optional<int64_t> chunk = {};  // most rows of a pass through a prompt; default: what memory allows
   uint64_t seed = 1;
   const ExpertTrace* trace = nullptr;  // null: routing with K3's published statistics
 };
@@ -35,7 +36,8 @@ struct PlanRequest {
 struct MemorySplit {
   uint64_t budget = 0, conversation = 0, activations = 0, reserve = 0, dense = 0, experts = 0;
   int64_t chunk = 0, slots = 0;
-  double resident_dense = 1;  // share of the layers
+  size_t resident_units = 0;  // of dense weights (ModelShape::units_by_size)
+  double resident_dense = 1;  // their share of the bytes
   bool packed = false;
 };
 Result<MemorySplit> SplitMemory(const PlanRequest& request);

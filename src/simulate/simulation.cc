@@ -44,18 +44,14 @@ Simulation::Simulation(const Setup& setup, Routing& routing)
   in_batch_.resize(keys);
   pieces_.resize(keys);
   abandoned_.resize(keys);
-  for (const LayerShape& layer : setup_.shape.layers) unit_bytes_.push_back(layer.bytes() * setup_.engine.dense_form);
-  unit_bytes_.push_back(setup_.shape.head_bytes * setup_.engine.dense_form);
+  for (const double bytes : setup_.shape.unit_bytes()) unit_bytes_.push_back(bytes * setup_.engine.dense_form);
   dense_there_.assign(unit_bytes_.size(), 1);
-  // The streamed ones are spread evenly: reading one hides behind computing those between.
-  double due = 0;
-  for (size_t unit = 0; unit < unit_bytes_.size(); ++unit) {
-    due += 1 - setup_.resident_dense;
-    if (due < 0.5) continue;
-    due -= 1;
-    streamed_.push_back(unit);
-    dense_there_[unit] = 0;
+  const std::vector<size_t> order = setup_.shape.units_by_size();
+  for (size_t i = setup_.resident_units; i < order.size(); ++i) {
+    streamed_.push_back(order[i]);
+    dense_there_[order[i]] = 0;
   }
+  std::sort(streamed_.begin(), streamed_.end());
   ReadDenseAhead();
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -28,7 +29,8 @@ struct Setup {
   Layout layout;
   int64_t slots = 0;  // of the expert cache; 0: experts are not kept
   CachePolicy policy = CachePolicy::kFrequency;
-  double resident_dense = 1;  // share of the layers whose dense weights stay in memory
+  size_t resident_units =
+      std::numeric_limits<size_t>::max();  // of dense weights, the largest first, that stay in memory
   uint64_t seed = 1;
 };
 

@@ -71,6 +71,7 @@ TEST(Planner, LengthsAndChancesOutOfRangeAreRefused) {
   EXPECT_TRUE(refused([](PlanRequest& r) { r.prompt_tokens = 0; }));
   EXPECT_TRUE(refused([](PlanRequest& r) { r.prompt_tokens = r.context + 1; }));
   EXPECT_TRUE(refused([](PlanRequest& r) { r.context = -1; }));
+  EXPECT_TRUE(refused([](PlanRequest& r) { r.chunk = 0; }));
   EXPECT_TRUE(refused([](PlanRequest& r) { r.draft_chance = 1; }));
   EXPECT_TRUE(refused([](PlanRequest& r) { r.draft_chance = std::numeric_limits<double>::quiet_NaN(); }));
   EXPECT_TRUE(refused([](PlanRequest& r) { r.machine.drives.clear(); }));

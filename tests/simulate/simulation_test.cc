@@ -114,7 +114,7 @@ TEST(Simulation, DenseWeightsThatDoNotStayAreReadForEveryStep) {
   auto setup = SetupOf(4, {100e6});
   for (LayerShape& layer : setup.shape.layers) layer = {.router_bytes = 1e6};
   setup.shape.head_bytes = 1e6;
-  setup.resident_dense = 0;
+  setup.resident_units = 0;
   FixedRouting none(4, {{}});
   Simulation simulation(setup, none);
   for (int i = 0; i < 10; ++i) simulation.Step(1);
