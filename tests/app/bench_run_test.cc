@@ -154,8 +154,8 @@ TEST(BenchRun, IsVoidedByAModelThatChangesWhileItRuns) {
 TEST(BenchRun, LeavesAMarkedPartWhenItIsInterrupted) {
   const test::TempFolder out;
   test::ProcessOptions options;
-  options.arguments = {"bench",     "run",  "--model",   Nano(),  "--out",    out.path(), "--lengths", "8000",
-                       "--context", "8192", "--prompts", "essay", "--rounds", "50",       "--threads", "1"};
+  options.arguments = {"bench",     "run",  "--model",   Nano(),  "--out",    out.path(), "--lengths", "3500",
+                       "--context", "4096", "--prompts", "essay", "--rounds", "50",       "--threads", "1"};
   const std::string file = out.path() + "/bench.json";
   options.arguments.insert(options.arguments.end(), {"--json", "--draft", "off"});
   // It says nothing before it ends, so the signal comes from beside it.
