@@ -214,13 +214,37 @@ HWY_INLINE void MergeBlock(Item& item, BlockSum block, const float* part, int64_
   }
 }
 
+// Cache rows that are wanted next. They are asked for a few at a time, while others are computed: pages are small ones
+// of the system, which the hardware does not run ahead in, and a whole block at once would wait for its own requests.
+struct Ahead {
+  const char* at = nullptr;
+  int64_t left = 0, row = 0;  // bytes
+
+  Ahead(const PagedRows& cache, int64_t first, int64_t count) {
+    if (count <= 0) return;
+    at = cache.is_bf16() ? reinterpret_cast<const char*>(cache.bf16_row(first))
+                         : reinterpret_cast<const char*>(cache.row(first));
+    row = cache.stride * (cache.is_bf16() ? 2 : 4);
+    left = count * row;
+  }
+  HWY_INLINE void Ask(int64_t rows) {
+    const int64_t bytes = std::min(rows * row, left);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
+    at += bytes;
+    left -= bytes;
+  }
+};
+
 // One block of `count` positions from `keys` for kItems items that all see exactly those: item.part, and what is
 // returned for each.
 template <int kItems>
-void SumBlock(const MlaAttendArgs& args, Item* items, const float* keys, int64_t count, BlockSum* sums) {
+void SumBlock(const MlaAttendArgs& args, Item* items, const float* keys, int64_t count, Ahead& ahead, BlockSum* sums) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(args.nope + args.rope));
   int64_t j = 0;
-  for (; j + kWide <= count; j += kWide) Scores<kItems, kWide>(args, items, keys + j * args.cache.stride, scale, j);
+  for (; j + kWide <= count; j += kWide) {
+    ahead.Ask(kWide);
+    Scores<kItems, kWide>(args, items, keys + j * args.cache.stride, scale, j);
+  }
   for (; j < count; ++j) Scores<kItems, 1>(args, items, keys + j * args.cache.stride, scale, j);
   for (int t = 0; t < kItems; ++t) sums[t] = WeighBlock(items[t].weight, count);
   int64_t c = 0;
@@ -266,16 +290,6 @@ void WidenBlock(const PagedRows& cache, int64_t first, int64_t count, float* to)
   }
 }
 
-// Asks for cache rows that are wanted next: pages are small ones of the system, which the hardware does not run ahead
-// in.
-HWY_INLINE void AskForRows(const PagedRows& cache, int64_t first, int64_t count) {
-  if (count <= 0) return;
-  const auto* rows = cache.is_bf16() ? reinterpret_cast<const char*>(cache.bf16_row(first))
-                                     : reinterpret_cast<const char*>(cache.row(first));
-  const int64_t bytes = count * cache.stride * (cache.is_bf16() ? 2 : 4);
-  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows + at);
-}
-
 // Positions of the block from `first` on that the item sees.
 HWY_INLINE int64_t Seen(const Item& item, int64_t first) {
   return std::clamp<int64_t>(item.visible - first, 0, kMlaBlock);
@@ -285,7 +299,7 @@ HWY_INLINE int64_t Seen(const Item& item, int64_t first) {
 // done(t, sum) for each that sees any.
 template <typename Done>
 HWY_INLINE void SumBlocks(const MlaAttendArgs& args, Item* items, int64_t count, const float* keys, int64_t first,
-                          const Done& done) {
+                          Ahead ahead, const Done& done) {
   for (int64_t t = 0; t < count;) {
     const int64_t positions = Seen(items[t], first);
     int64_t alike = 1;
@@ -293,9 +307,9 @@ HWY_INLINE void SumBlocks(const MlaAttendArgs& args, Item* items, int64_t count,
     const int64_t tile = alike == kTile ? kTile : alike >= 2 ? 2 : 1;
     BlockSum sums[kTile];
     if (positions > 0) {
-      if (tile == kTile) SumBlock<kTile>(args, items + t, keys, positions, sums);
-      if (tile == 2) SumBlock<2>(args, items + t, keys, positions, sums);
-      if (tile == 1) SumBlock<1>(args, items + t, keys, positions, sums);
+      if (tile == kTile) SumBlock<kTile>(args, items + t, keys, positions, ahead, sums);
+      if (tile == 2) SumBlock<2>(args, items + t, keys, positions, ahead, sums);
+      if (tile == 1) SumBlock<1>(args, items + t, keys, positions, ahead, sums);
       for (int64_t i = 0; i < tile; ++i) done(t + i, sums[i]);
     }
     t += tile;
@@ -304,10 +318,14 @@ HWY_INLINE void SumBlocks(const MlaAttendArgs& args, Item* items, int64_t count,
 
 // The rows of a block, widened to float32 in `widened` [kMlaBlock, latent + rope] where they are BF16.
 HWY_INLINE const float* BlockKeys(const PagedRows& cache, int64_t first, int64_t end, float* widened) {
-  AskForRows(cache, first + kMlaBlock, std::min(kMlaBlock, end - first - kMlaBlock));
   if (!cache.is_bf16()) return cache.row(first);
   WidenBlock(cache, first, std::min(kMlaBlock, end - first), widened);
   return widened;
+}
+
+// What of the positions before `end` follows the block from `first` on, of a block at most.
+HWY_INLINE Ahead BehindBlock(const PagedRows& cache, int64_t first, int64_t end) {
+  return {cache, first + kMlaBlock, std::min(kMlaBlock, end - first - kMlaBlock)};
 }
 
 // The arguments as kernels of blocks see them: rows of a widened block are packed.
@@ -331,7 +349,7 @@ void AttendItems(const MlaAttendArgs& args, Item* items, int64_t count, float* w
   const MlaAttendArgs of_blocks = BlockArgs(args);
   for (int64_t first = 0; first < furthest; first += kMlaBlock) {
     const float* keys = BlockKeys(args.cache, first, furthest, widened);
-    SumBlocks(of_blocks, items, count, keys, first,
+    SumBlocks(of_blocks, items, count, keys, first, BehindBlock(args.cache, first, furthest),
               [&](int64_t t, BlockSum sum) { MergeBlock(items[t], sum, items[t].part, args.latent); });
   }
   for (int64_t t = 0; t < count;) {
@@ -398,6 +416,7 @@ void MlaBlocks(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, 
   for (int64_t b = begin; b < end; ++b) {
     const int64_t first = (split.first_block + b) * kMlaBlock;
     const float* keys = BlockKeys(args.cache, first, positions, widened);
+    const Ahead ahead = BehindBlock(args.cache, first, positions);
     for (int64_t group = 0; group < split.items; group += kMlaItems) {
       const int64_t count = std::min(kMlaItems, split.items - group);
       Item items[kMlaItems];
@@ -406,7 +425,7 @@ void MlaBlocks(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, 
         items[t].part = split.part(b, group + t);
         items[t].weight = scratch + t * kMlaBlock;
       }
-      SumBlocks(of_blocks, items, count, keys, first,
+      SumBlocks(of_blocks, items, count, keys, first, group == 0 ? ahead : Ahead(args.cache, 0, 0),
                 [&](int64_t t, BlockSum sum) { KeepSums(items[t].part, args.latent, sum); });
     }
   }
