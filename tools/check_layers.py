@@ -25,7 +25,7 @@ THIRD_PARTY = {
     "CLI/": ["app/*.cc"],
     "httplib": ["server/http_server.cc"],
     "curl/": ["setup/http_client.cc"],
-    "openssl/": ["setup/digest.cc"],
+    "openssl/": ["base/digest.cc"],
     "histedit": ["app/line_reader.cc"],
     "gtest/": [],
     "gmock/": [],

@@ -22,7 +22,7 @@
 #include "app/option_checks.h"
 #include "app/terminal.h"
 #include "app/text_model.h"
-#include "base/sha256.h"
+#include "base/digest.h"
 #include "bench/result_json.h"
 #include "bench/run_protocol.h"
 #include "bench/run_report.h"

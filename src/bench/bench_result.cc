@@ -1,7 +1,7 @@
 #include "bench/bench_result.h"
 
 #include "base/result.h"
-#include "base/sha256.h"
+#include "base/digest.h"
 
 namespace deltafin {
 

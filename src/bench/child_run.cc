@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/sha256.h"
+#include "base/digest.h"
 #include "bench/child_process.h"
 #include "bench/json_fields.h"
 #include "bench/timed_backend.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "pack/output_file.h"
-#include "setup/digest.h"
+#include "base/digest.h"
 
 namespace deltafin {
 namespace {

@@ -16,7 +16,7 @@
 #include "base/model_file.h"
 #include "checkpoint/integrity.h"
 #include "io/direct_file.h"
-#include "setup/digest.h"
+#include "base/digest.h"
 #include "setup/stream_layout.h"
 
 namespace deltafin {

@@ -8,7 +8,7 @@
 #include "checkpoint/index_file.h"
 #include "checkpoint/safetensors.h"
 #include "pack/disk.h"
-#include "setup/digest.h"
+#include "base/digest.h"
 #include "setup/setup_journal.h"
 
 namespace deltafin {

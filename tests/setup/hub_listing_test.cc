@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "setup/digest.h"
+#include "base/digest.h"
 
 namespace deltafin::test {
 namespace {

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "setup/digest.h"
+#include "base/digest.h"
 
 namespace deltafin::test {
 namespace {

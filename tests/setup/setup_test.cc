@@ -8,7 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "pack/pack_case.h"
-#include "setup/digest.h"
+#include "base/digest.h"
 #include "setup/hub_cache.h"
 #include "setup/setup_case.h"
 #include "setup/setup_journal.h"

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "setup/digest.h"
+#include "base/digest.h"
 
 namespace deltafin::test {
 namespace {

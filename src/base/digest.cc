@@ -1,6 +1,10 @@
-#include "setup/digest.h"
+#include "base/digest.h"
 
 #include <openssl/evp.h>
+
+#include <span>
+
+#include "base/check.h"
 
 namespace deltafin {
 
@@ -55,6 +59,14 @@ Result<std::string> Digest::Finish() {
     text += kDigits[out[i] & 15];
   }
   return text;
+}
+
+std::string Sha256Hex(std::string_view text) {
+  Result<Digest> digest = Digest::Sha256();
+  DFIN_CHECK(digest && digest->Add(std::as_bytes(std::span(text))), "OpenSSL refuses SHA-256");
+  Result<std::string> hex = digest->Finish();
+  DFIN_CHECK(hex, "OpenSSL refuses SHA-256");
+  return *hex;
 }
 
 }  // namespace deltafin

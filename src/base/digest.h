@@ -1,4 +1,5 @@
-// Digest: the checksums that hubs list: SHA-256, and the SHA-1 by which git names a file's contents.
+// Digest: SHA-256, and the SHA-1 by which git names a file's contents: the checksums that hubs list and people compare.
+// Not for the records of a model (checkpoint/integrity.h).
 //
 // The only includer of OpenSSL, which has the instructions that make these fast. Move-only; one thread at a time.
 // Errors: kUnavailable when the library refuses (a system may forbid SHA-1).
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -32,5 +34,8 @@ class Digest {
   explicit Digest(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// SHA-256 of a short text, which every library has.
+std::string Sha256Hex(std::string_view text);
 
 }  // namespace deltafin
