@@ -55,6 +55,7 @@ struct Engine::Parts {
   std::string usage_folder;  // "": not kept
   bool prefetch = true;
   DType kv_dtype = DType::kF32;
+  std::shared_ptr<MlaPagePool> latents;  // of all sessions
   std::function<void(int32_t layer)> on_layer;  // of the step in progress
   bool warm_start = false;
   std::unique_ptr<ExpertTraceWriter> trace;
@@ -287,6 +288,7 @@ Status Engine::Parts::Open(const EngineOptions& options, const EngineContext& co
   kv_dtype = options.kv_dtype;
   warm_start = options.warm_start;
   DFIN_TRY_VOID(OpenFiles(options, context));
+  latents = SequenceState::LatentPool(spec(), kv_dtype);
   DFIN_TRY_VOID(StartReaders(options, context));
   DFIN_TRY_VOID(OpenDraftModel(options, context.logger));
   DFIN_TRY_VOID(MakePlan(options, context.logger));
@@ -337,7 +339,8 @@ std::string Engine::Describe() const {
 }
 
 Result<Session> Engine::NewSession() const {
-  DFIN_TRY(SequenceState state, SequenceState::Create(spec(), parts_->plan.context, parts_->kv_dtype));
+  const Parts& p = *parts_;
+  DFIN_TRY(SequenceState state, SequenceState::Create(spec(), p.plan.context, p.kv_dtype, p.latents));
   return Session(std::move(state));
 }
 

@@ -182,7 +182,8 @@ class Planner {
   uint64_t SequenceBytes() const { return KdaBytes() + MlaBytes(); }
   uint64_t KdaBytes() const { return Sequences() * SequenceState::KdaBytes(spec_); }
   uint64_t MlaBytes() const {
-    return Sequences() * SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype);
+    return Sequences() * SequenceState::MlaBytes(spec_, plan_.context, options_.kv_dtype) +
+           SequenceState::MlaSlackBytes(spec_, options_.kv_dtype);
   }
   uint64_t Sequences() const { return static_cast<uint64_t>(options_.sequences); }
   // What the caller keeps: see EngineOptions. A tap row has three [H] values and a route a layer, embedding and norm.

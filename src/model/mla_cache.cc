@@ -2,46 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
-
-#include "base/aligned_buffer.h"
+#include <utility>
 
 namespace deltafin {
 
-struct MlaPage::Header {
-  int64_t references = 1;
-  int64_t filled = 0;
-  AlignedBuffer memory;
-};
-
-Result<MlaPage> MlaPage::Create(uint64_t bytes) {
-  const uint64_t header_at = AlignUp(bytes, alignof(Header));
-  // Mostly empty for a long time: small pages of the system, so that it costs what is used of it.
-  DFIN_TRY(AlignedBuffer memory, AlignedBuffer::Create(header_at + sizeof(Header), /*huge_pages=*/false));
-  auto* header = new (memory.data() + header_at) Header;
-  header->memory = std::move(memory);
-  return MlaPage(header);
-}
-
-std::byte* MlaPage::data() const { return header_->memory.data(); }
-bool MlaPage::shared() const { return header_->references > 1; }
-int64_t MlaPage::filled() const { return header_->filled; }
-void MlaPage::set_filled(int64_t rows) { header_->filled = rows; }
-
-void MlaPage::Hold() const {
-  if (header_ != nullptr) ++header_->references;
-}
-
-void MlaPage::Release() noexcept {
-  if (header_ == nullptr || --header_->references > 0) return;
-  // The header lies in the memory that it owns.
-  const AlignedBuffer memory = std::move(header_->memory);
-  header_->~Header();
-}
-
-MlaCache::MlaCache(int64_t layers, int64_t width, int64_t capacity, DType dtype)
-    : layers_(layers), width_(width), dtype_(dtype) {
+MlaCache::MlaCache(int64_t layers, int64_t width, int64_t capacity, DType dtype, std::shared_ptr<MlaPagePool> pool)
+    : layers_(layers), width_(width), dtype_(dtype), pool_(std::move(pool)) {
   DFIN_CHECK(dtype == DType::kF32 || dtype == DType::kBF16, "latents are F32 or BF16");
+  if (pool_ == nullptr) pool_ = MlaPagePool::Create(page_bytes());
+  DFIN_CHECK(pool_->page_bytes() == page_bytes(), "a pool of other pages");
   const auto pages = static_cast<size_t>(CeilDiv(capacity, kPagePositions));
   pages_.reserve(pages);
   if (dtype == DType::kF32)
@@ -50,12 +19,12 @@ MlaCache::MlaCache(int64_t layers, int64_t width, int64_t capacity, DType dtype)
     bf16_.reserve(pages);
 }
 
-uint64_t MlaCache::page_bytes() const {
-  return static_cast<uint64_t>(layers_ * kPagePositions * width_ * ByteSize(dtype_));
+uint64_t MlaCache::PageBytes(int64_t layers, int64_t width, DType dtype) {
+  return static_cast<uint64_t>(layers * kPagePositions * width * ByteSize(dtype));
 }
 
 Status MlaCache::Append() {
-  DFIN_TRY(MlaPage page, MlaPage::Create(page_bytes()));
+  DFIN_TRY(MlaPage page, pool_->Take());
   if (dtype_ == DType::kF32)
     f32_.push_back(reinterpret_cast<const float*>(page.data()));
   else
@@ -65,7 +34,7 @@ Status MlaCache::Append() {
 }
 
 Status MlaCache::CopyPage(size_t page, int64_t rows) {
-  DFIN_TRY(MlaPage copy, MlaPage::Create(page_bytes()));
+  DFIN_TRY(MlaPage copy, pool_->Take());
   const int64_t row_bytes = width_ * ByteSize(dtype_);
   for (int64_t layer = 0; layer < layers_; ++layer) {
     const int64_t at = layer * kPagePositions * row_bytes;
@@ -130,7 +99,7 @@ void MlaCache::Truncate(int64_t count) {
 }
 
 MlaCache MlaCache::Prefix(int64_t count, int64_t capacity) const {
-  MlaCache prefix(layers_, width_, capacity, dtype_);
+  MlaCache prefix(layers_, width_, capacity, dtype_, pool_);
   const auto shared = static_cast<std::ptrdiff_t>(CeilDiv(count, kPagePositions));
   DFIN_CHECK(shared <= static_cast<std::ptrdiff_t>(pages_.size()), "outside the MLA cache");
   prefix.pages_.assign(pages_.begin(), pages_.begin() + shared);

@@ -1,51 +1,22 @@
 // MlaCache: the MLA latents of one sequence, [positions, latent + rope] f32 for every MLA layer, in pages that are
 // taken as the sequence grows. Or in BF16, for half the memory: then results are other ones (--kv-dtype).
 //
-// A page holds kPagePositions positions of all MLA layers, [layers, kPagePositions, width], in memory of its own (7.1
-// MB at K3's sizes, committed by the kernel as it is touched). Rows never move. A copy of the cache shares its pages;
-// they are counted references and go when the last copy goes. Only the last page of a prefix can be half full: the
-// first of its sharers that appends goes on in place, behind what the others see; every other one copies that page
-// first. Taking a page is one mmap and no other allocation. Thread rule: engine thread only, for all caches that share
-// pages. Errors: kOutOfMemory from Prepare(), which changes nothing that a reader sees.
+// A page (model/mla_page_pool.h) holds kPagePositions positions of all MLA layers, [layers, kPagePositions, width]: 7.1
+// MB at K3's sizes. Rows never move. A copy of the cache shares its pages; they are counted references and go when the
+// last copy goes. Only the last page of a prefix can be half full: the first of its sharers that appends goes on in
+// place, behind what the others see; every other one copies that page first. Thread rule: engine thread only, for all
+// caches that share a pool. Errors: kOutOfMemory from Prepare(), which changes nothing that a reader sees.
 #pragma once
 
 #include <cstdint>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "base/result.h"
+#include "model/mla_page_pool.h"
 #include "tensor/tensor.h"
 
 namespace deltafin {
-
-// A counted reference to a page.
-class MlaPage {
- public:
-  static Result<MlaPage> Create(uint64_t bytes);
-
-  MlaPage(const MlaPage& other) : header_(other.header_) { Hold(); }
-  MlaPage(MlaPage&& other) noexcept : header_(std::exchange(other.header_, nullptr)) {}
-  MlaPage& operator=(MlaPage other) noexcept {
-    std::swap(header_, other.header_);
-    return *this;
-  }
-  ~MlaPage() { Release(); }
-
-  std::byte* data() const;
-  bool shared() const;
-  // Rows that some sharer has written or is about to.
-  int64_t filled() const;
-  void set_filled(int64_t rows);
-  bool operator==(const MlaPage&) const = default;
-
- private:
-  struct Header;  // lies in the page's memory, behind the rows
-  explicit MlaPage(Header* header) : header_(header) {}
-  void Hold() const;
-  void Release() noexcept;
-
-  Header* header_;
-};
 
 class MlaCache {
  public:
@@ -53,13 +24,16 @@ class MlaCache {
   static constexpr int64_t kPagePositions = 128;
 
   MlaCache() = default;
-  // `capacity`: positions for which the list of pages has room from the start.
-  MlaCache(int64_t layers, int64_t width, int64_t capacity, DType dtype = DType::kF32);
+  // `capacity`: positions for which the list of pages has room from the start. `pool`: of pages of PageBytes(); null:
+  // one of its own.
+  MlaCache(int64_t layers, int64_t width, int64_t capacity, DType dtype = DType::kF32,
+           std::shared_ptr<MlaPagePool> pool = nullptr);
+  static uint64_t PageBytes(int64_t layers, int64_t width, DType dtype);
 
   DType dtype() const { return dtype_; }
   int64_t layers() const { return layers_; }
   int64_t width() const { return width_; }
-  uint64_t page_bytes() const;
+  uint64_t page_bytes() const { return PageBytes(layers_, width_, dtype_); }
   const std::vector<MlaPage>& pages() const { return pages_; }
 
   // Makes rows [first, first + count) of every layer writable; rows before `first` stay.
@@ -79,6 +53,7 @@ class MlaCache {
 
   int64_t layers_ = 0, width_ = 0;
   DType dtype_ = DType::kF32;
+  std::shared_ptr<MlaPagePool> pool_;
   std::vector<MlaPage> pages_;
   // Of each page, for views; one of the two is used.
   std::vector<const float*> f32_;

@@ -1,6 +1,7 @@
 #include "model/sequence_state.h"
 
 #include <cstring>
+#include <utility>
 
 namespace deltafin {
 namespace {
@@ -19,7 +20,16 @@ uint64_t SequenceState::MlaBytes(const ModelSpec& spec, int64_t capacity, DType 
   return static_cast<uint64_t>(spec.num_mla_layers * capacity * spec.latent_width() * ByteSize(latents));
 }
 
-Result<SequenceState> SequenceState::Create(const ModelSpec& spec, int64_t capacity, DType latents) {
+uint64_t SequenceState::MlaSlackBytes(const ModelSpec& spec, DType latents) {
+  return MlaPagePool::SlackBytes(MlaCache::PageBytes(spec.num_mla_layers, spec.latent_width(), latents));
+}
+
+std::shared_ptr<MlaPagePool> SequenceState::LatentPool(const ModelSpec& spec, DType latents) {
+  return MlaPagePool::Create(MlaCache::PageBytes(spec.num_mla_layers, spec.latent_width(), latents));
+}
+
+Result<SequenceState> SequenceState::Create(const ModelSpec& spec, int64_t capacity, DType latents,
+                                            std::shared_ptr<MlaPagePool> pool) {
   SequenceState state;
   state.heads_ = spec.kda_heads;
   state.head_dim_ = spec.kda_head_dim;
@@ -28,7 +38,7 @@ Result<SequenceState> SequenceState::Create(const ModelSpec& spec, int64_t capac
   state.kda_floats_ = KdaFloatsPerLayer(spec);
   state.capacity_ = capacity;
   DFIN_TRY(state.kda_, AlignedBuffer::Create(KdaBytes(spec)));
-  state.mla_ = MlaCache(spec.num_mla_layers, spec.latent_width(), capacity, latents);
+  state.mla_ = MlaCache(spec.num_mla_layers, spec.latent_width(), capacity, latents, std::move(pool));
   return state;
 }
 

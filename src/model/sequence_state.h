@@ -49,10 +49,15 @@ class SequenceState {
     } q_tail, k_tail, v_tail;
   };
 
-  // `capacity`: most tokens the sequence may hold.
-  static Result<SequenceState> Create(const ModelSpec& spec, int64_t capacity, DType latents = DType::kF32);
+  // `capacity`: most tokens the sequence may hold. `pool`: where its latents lie, shared with other sequences
+  // (LatentPool); null: one of its own.
+  static Result<SequenceState> Create(const ModelSpec& spec, int64_t capacity, DType latents = DType::kF32,
+                                      std::shared_ptr<MlaPagePool> pool = nullptr);
+  static std::shared_ptr<MlaPagePool> LatentPool(const ModelSpec& spec, DType latents = DType::kF32);
   static uint64_t KdaBytes(const ModelSpec& spec);  // both copies
   static uint64_t MlaBytes(const ModelSpec& spec, int64_t capacity, DType latents = DType::kF32);
+  // What the pool of all sequences takes beyond those.
+  static uint64_t MlaSlackBytes(const ModelSpec& spec, DType latents = DType::kF32);
 
   int64_t length() const { return length_; }  // tokens the state describes
   int64_t capacity() const { return capacity_; }

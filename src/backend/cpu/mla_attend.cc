@@ -142,10 +142,43 @@ HWY_INLINE void Scores(const MlaAttendArgs& args, const Item* items, const float
   for (int t = 0; t < kItems; ++t) StoreScores<kPositions>(sum[t], scale, items[t].weight + at);
 }
 
-// part[c ..] = sum_j weight_j latent_j for kItems items over `count` positions.
+// Cache rows that are wanted next. They are asked for a few at a time, evenly over all that is computed meanwhile: a
+// whole block at once would wait for its own requests, and the hardware does not run ahead of rows that are read twice.
+struct Ahead {
+  const char* at = nullptr;
+  int64_t left = 0, row = 0;  // bytes
+
+  Ahead(const PagedRows& cache, int64_t first, int64_t count) {
+    if (count <= 0) return;
+    at = cache.is_bf16() ? reinterpret_cast<const char*>(cache.bf16_row(first))
+                         : reinterpret_cast<const char*>(cache.row(first));
+    row = cache.stride * (cache.is_bf16() ? 2 : 4);
+    left = count * row;
+  }
+  HWY_INLINE void Ask(int64_t wanted) {  // bytes
+    const int64_t bytes = std::min(wanted, left);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
+    at += bytes;
+    left -= bytes;
+  }
+  // Bytes to ask for with every row of every pass of MixColumns, so that those ask for half a block: whole lines.
+  HWY_INLINE int64_t MixShare(int64_t latent) const {
+    const int64_t passes = std::max<int64_t>(1, latent / (kWide * kLanes));
+    return (row / 2 / passes + 63) / 64 * 64;
+  }
+};
+
+// The rows of a block that are looked at, and what is asked for meanwhile.
+struct Block {
+  const float* keys = nullptr;
+  int64_t count = 0;
+  Ahead* ahead = nullptr;
+};
+
+// part[c ..] = sum_j weight_j latent_j for kItems items, vectors [c, c + kVectors) of the latent, the last of n
+// channels.
 template <int kItems, int kVectors>
-HWY_INLINE void MixColumns(const MlaAttendArgs& args, Item* items, const float* keys, int64_t count, int64_t c,
-                           int64_t n) {
+HWY_INLINE void MixColumns(const MlaAttendArgs& args, Item* items, const Block& block, int64_t c, int64_t n) {
   const DF d;
   const auto lanes = [n](int u) { return u + 1 < kVectors ? kLanes : n; };
   VF sum[kItems][kVectors];
@@ -154,10 +187,13 @@ HWY_INLINE void MixColumns(const MlaAttendArgs& args, Item* items, const float* 
     DFIN_UNROLL
     for (int u = 0; u < kVectors; ++u) sum[t][u] = hn::Zero(d);
   }
-  for (int64_t j = 0; j < count; ++j) {
+  const int64_t share = block.ahead->MixShare(args.latent);
+  for (int64_t j = 0; j < block.count; ++j) {
+    block.ahead->Ask(share);
+    const float* row = block.keys + j * args.cache.stride + c;
     VF key[kVectors];
     DFIN_UNROLL
-    for (int u = 0; u < kVectors; ++u) key[u] = LoadSome(keys + j * args.cache.stride + c + u * kLanes, lanes(u));
+    for (int u = 0; u < kVectors; ++u) key[u] = LoadSome(row + u * kLanes, lanes(u));
     DFIN_UNROLL
     for (int t = 0; t < kItems; ++t) {
       const VF weight = hn::Set(d, items[t].weight[j]);
@@ -214,46 +250,22 @@ HWY_INLINE void MergeBlock(Item& item, BlockSum block, const float* part, int64_
   }
 }
 
-// Cache rows that are wanted next. They are asked for a few at a time, while others are computed: pages are small ones
-// of the system, which the hardware does not run ahead in, and a whole block at once would wait for its own requests.
-struct Ahead {
-  const char* at = nullptr;
-  int64_t left = 0, row = 0;  // bytes
-
-  Ahead(const PagedRows& cache, int64_t first, int64_t count) {
-    if (count <= 0) return;
-    at = cache.is_bf16() ? reinterpret_cast<const char*>(cache.bf16_row(first))
-                         : reinterpret_cast<const char*>(cache.row(first));
-    row = cache.stride * (cache.is_bf16() ? 2 : 4);
-    left = count * row;
-  }
-  HWY_INLINE void Ask(int64_t rows) {
-    const int64_t bytes = std::min(rows * row, left);
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
-    at += bytes;
-    left -= bytes;
-  }
-};
-
-// One block of `count` positions from `keys` for kItems items that all see exactly those: item.part, and what is
-// returned for each.
+// A block for kItems items that all see exactly its rows: item.part, and what is returned for each.
 template <int kItems>
-void SumBlock(const MlaAttendArgs& args, Item* items, const float* keys, int64_t count, Ahead& ahead, BlockSum* sums) {
+void SumBlock(const MlaAttendArgs& args, Item* items, const Block& block, BlockSum* sums) {
   const float scale = 1.0f / std::sqrt(static_cast<float>(args.nope + args.rope));
+  const int64_t stride = args.cache.stride;
   int64_t j = 0;
-  for (; j + kWide <= count; j += kWide) {
-    ahead.Ask(kWide);
-    Scores<kItems, kWide>(args, items, keys + j * args.cache.stride, scale, j);
+  for (; j + kWide <= block.count; j += kWide) {
+    block.ahead->Ask(kWide * block.ahead->row / 2);
+    Scores<kItems, kWide>(args, items, block.keys + j * stride, scale, j);
   }
-  for (; j < count; ++j) Scores<kItems, 1>(args, items, keys + j * args.cache.stride, scale, j);
-  for (int t = 0; t < kItems; ++t) sums[t] = WeighBlock(items[t].weight, count);
+  for (; j < block.count; ++j) Scores<kItems, 1>(args, items, block.keys + j * stride, scale, j);
+  for (int t = 0; t < kItems; ++t) sums[t] = WeighBlock(items[t].weight, block.count);
   int64_t c = 0;
-  for (; c + kWide * kLanes <= args.latent; c += kWide * kLanes) {
-    MixColumns<kItems, kWide>(args, items, keys, count, c, kLanes);
-  }
-  for (; c < args.latent; c += kLanes) {
-    MixColumns<kItems, 1>(args, items, keys, count, c, std::min(kLanes, args.latent - c));
-  }
+  for (; c + kWide * kLanes <= args.latent; c += kWide * kLanes)
+    MixColumns<kItems, kWide>(args, items, block, c, kLanes);
+  for (; c < args.latent; c += kLanes) MixColumns<kItems, 1>(args, items, block, c, std::min(kLanes, args.latent - c));
 }
 
 // out_h = V_h mix / sum for kItems rows of one head.
@@ -305,11 +317,12 @@ HWY_INLINE void SumBlocks(const MlaAttendArgs& args, Item* items, int64_t count,
     int64_t alike = 1;
     while (alike < std::min<int64_t>(kTile, count - t) && Seen(items[t + alike], first) == positions) ++alike;
     const int64_t tile = alike == kTile ? kTile : alike >= 2 ? 2 : 1;
+    const Block block = {keys, positions, &ahead};
     BlockSum sums[kTile];
     if (positions > 0) {
-      if (tile == kTile) SumBlock<kTile>(args, items + t, keys, positions, ahead, sums);
-      if (tile == 2) SumBlock<2>(args, items + t, keys, positions, ahead, sums);
-      if (tile == 1) SumBlock<1>(args, items + t, keys, positions, ahead, sums);
+      if (tile == kTile) SumBlock<kTile>(args, items + t, block, sums);
+      if (tile == 2) SumBlock<2>(args, items + t, block, sums);
+      if (tile == 1) SumBlock<1>(args, items + t, block, sums);
       for (int64_t i = 0; i < tile; ++i) done(t + i, sums[i]);
     }
     t += tile;
