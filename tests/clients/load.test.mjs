@@ -1,6 +1,7 @@
 // Many clients at once, not all of them well-behaved: nothing breaks, every accepted request is answered once and
 // rightly, memory stays flat. LOAD_REQUESTS (default 240) and LOAD_CLIENTS (default 24): how many. The whole load is
 // LOAD_REQUESTS=2000 LOAD_CLIENTS=64; a short one ends before every thread and cache has what it will ever have.
+// LOAD_MEMORY=ignore: a build with sanitizers, which keep what was freed.
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import net from 'node:net';
@@ -142,7 +143,7 @@ test(`${requests} requests of ${clients} clients`, {timeout: 3600_000}, async ()
     assert.equal(metric('requests_accepted_total'), metric('requests_completed_total') + metric('requests_cancelled_total'));
     assert.ok(counts.answered > requests / 4);
     const more = requests < 1000 ? 16_000 : before * 0.05;
-    assert.ok(after < before + more, `memory grew from ${before} to ${after} kB`);
+    assert.ok(process.env.LOAD_MEMORY === 'ignore' || after < before + more, `memory grew from ${before} to ${after} kB`);
   } finally {
     assert.equal(await server.stop(), 0);
   }
