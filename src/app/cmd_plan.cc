@@ -1,16 +1,21 @@
 // `deltafin plan`: how fast the model would be on this machine or a described one, simulated; and what would help.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <filesystem>
 #include <memory>
+#include <span>
 
 #include "app/commands.h"
 #include "app/exit_code.h"
 #include "app/option_checks.h"
 #include "app/plan_report.h"
 #include "app/plan_request.h"
+#include "checkpoint/atomic_file.h"
 #include "simulate/calibration.h"
 #include "simulate/own_measurements.h"
 #include "simulate/plan_chart.h"
@@ -23,13 +28,23 @@ Status WriteOut(const std::string& text) {
   return Fail(ErrorCode::kIo, "stdout: the report could not be written: ", std::strerror(errno));
 }
 
-Result<int> RunComparison(const PlanOptions& o) {
-  if (!o.drives.empty() || o.this_machine || o.reference || !o.plot.empty() || !o.model.empty())
-    return Fail(ErrorCode::kInvalidArgument,
-                "--calibrate compares with given measurements: it takes no machine and no model");
+// All but what it uses, whatever options there will be.
+Status CheckComparison(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() > 0 && name != "--calibrate" && name != "--seed" && name != "--json")
+      return Fail(ErrorCode::kInvalidArgument, name,
+                  ": does nothing with --calibrate, which compares with given measurements: only --seed and --json do");
+  }
+  return {};
+}
+
+Result<int> RunComparison(const PlanOptions& o, const CLI::App& app) {
+  DFIN_TRY_VOID(CheckComparison(app));
   DFIN_TRY(const ModelSpec spec, PlannedModel(""));
-  const std::vector<simulate::TargetRow> published = simulate::Calibrate(simulate::ModelShape::From(spec), o.seed);
-  DFIN_TRY(const std::vector<simulate::TargetRow> own, simulate::CompareOwnMeasurements());
+  DFIN_TRY(const std::vector<simulate::TargetRow> published,
+           simulate::Calibrate(simulate::ModelShape::From(spec), o.seed));
+  DFIN_TRY(const std::vector<simulate::TargetRow> own, simulate::CompareOwnMeasurements(o.seed));
   DFIN_TRY_VOID(WriteOut(o.json ? ComparisonJson(published, own) : ComparisonText(published, own)));
   return kExitDone;
 }
@@ -37,8 +52,14 @@ Result<int> RunComparison(const PlanOptions& o) {
 bool IsPage(const std::string& path) { return path.ends_with(".html") || path.ends_with(".htm"); }
 
 Status CheckPlot(const std::string& path) {
-  if (path.empty() || IsPage(path) || path.ends_with(".svg")) return {};
-  return Fail(ErrorCode::kInvalidArgument, "--plot ", path, ": expected a name that ends in .svg or .html");
+  if (path.empty()) return {};
+  if (!IsPage(path) && !path.ends_with(".svg"))
+    return Fail(ErrorCode::kInvalidArgument, "--plot ", path, ": expected a name that ends in .svg or .html");
+  std::error_code failed;
+  const std::filesystem::file_status there = std::filesystem::status(path, failed);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+    return Fail(ErrorCode::kInvalidArgument, "--plot ", path, ": expected a file or a new name, got something else");
+  return {};
 }
 
 Status WritePlot(const PlanOptions& o, const PlanReport& report) {
@@ -46,27 +67,49 @@ Status WritePlot(const PlanOptions& o, const PlanReport& report) {
   char rate[64];
   std::snprintf(rate, sizeof rate, "%.3g tokens/s, first token after %.0f s (simulated)",
                 report.answer.tokens_per_second, report.answer.seconds_first_token);
-  simulate::ChartText text{.title = rate, .notes = {MachineLine(request.machine)}};
+  simulate::ChartText text{
+      .title = rate,
+      .notes = {Cat(MachineLine(request.machine), ", experts ", simulate::ToString(request.layout.kind))},
+      .alternatives = report.alternatives};
+  if (report.base_answer) text.notes.push_back(ChangeLine(report));
   for (const std::string& line : report.job->assumptions) text.notes.push_back("assumed: " + line);
   const std::vector<simulate::PlanAnswer> by_drives = simulate::ByDrives(request);
   const std::string picture = IsPage(o.plot) ? simulate::PlanHtml(report.answer, by_drives, text)
                                              : simulate::PlanSvg(report.answer, by_drives, text);
-  std::ofstream file(o.plot, std::ios::binary | std::ios::trunc);
-  file << picture;
-  file.close();
-  if (!file) return Fail(ErrorCode::kIo, "--plot ", o.plot, ": could not be written: ", std::strerror(errno));
+  const Status written = WriteFileAtomically(o.plot, std::as_bytes(std::span(picture)));
+  return written ? written : Fail(written.error().code(), "--plot ", written.error().message());
+}
+
+// Of the terminal on stdout; what fits in one where it is none.
+size_t Columns() {
+  constexpr size_t kUsual = 80;
+  winsize size{};
+  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsual;
+  return size.ws_col;
+}
+
+// The machine before --what-if. One that is too small for the model is a machine too: then there is nothing beside it.
+Status AddBase(const PlanJob& job, PlanReport* report) {
+  if (!job.base) return {};
+  simulate::PlanRequest request = job.request;
+  request.machine = *job.base;
+  Result<simulate::PlanAnswer> answer = simulate::Plan(request);
+  if (answer) report->base_answer = std::move(*answer);
+  if (!answer && answer.error().code() != ErrorCode::kOutOfMemory) return Failure(answer.error());
   return {};
 }
 
-Result<int> RunPlan(const PlanOptions& o) {
-  if (o.calibrate) return RunComparison(o);
+Result<int> RunPlan(const PlanOptions& o, const CLI::App& app) {
+  if (o.calibrate) return RunComparison(o, app);
   DFIN_TRY_VOID(CheckPlot(o.plot));
   DFIN_TRY(const PlanJob job, MakePlanJob(o));
-  PlanReport report{.job = &job, .answer = {}, .alternatives = {}, .reference = o.reference && o.what_if.empty()};
+  PlanReport report{
+      .job = &job, .answer = {}, .base_answer = {}, .alternatives = {}, .reference = o.reference && o.what_if.empty()};
   DFIN_TRY(report.answer, simulate::Plan(job.request));
+  DFIN_TRY_VOID(AddBase(job, &report));
   report.alternatives = simulate::Alternatives(job.request, report.answer);
   if (!o.plot.empty()) DFIN_TRY_VOID(WritePlot(o, report));
-  DFIN_TRY_VOID(WriteOut(o.json ? PlanJson(report) : PlanText(report)));
+  DFIN_TRY_VOID(WriteOut(o.json ? PlanJson(report) : PlanText(report, Columns())));
   return kExitDone;
 }
 
@@ -121,7 +164,7 @@ Command AddPlan(CLI::App& root) {
   app->add_option("--plot", o->plot, "Write a picture: where a step's time goes, and the rate by number of drives")
       ->type_name("F.svg|F.html");
   app->add_flag("--json", o->json, "One JSON object on stdout");
-  return {app, [o] { return RunPlan(*o); }};
+  return {app, [o, app] { return RunPlan(*o, *app); }};
 }
 
 }  // namespace deltafin

@@ -44,7 +44,7 @@ Status AddDrives(const std::string& state, simulate::Machine& machine, std::vect
                     ", as deltafin drives measured it");
   }
   if (machine.drives.empty())
-    return Fail(ErrorCode::kUnavailable, "--this-machine: no mounted drive has a profile in ", state,
+    return Fail(ErrorCode::kIo, "--this-machine: no mounted drive has a profile in ", state,
                 ": run `deltafin drives` first, or describe the machine with --drives and --ram");
   return {};
 }
@@ -53,7 +53,8 @@ Status AddDrives(const std::string& state, simulate::Machine& machine, std::vect
 
 Result<simulate::Machine> MeasureThisMachine(const std::string& state_dir, std::vector<std::string>& notes) {
   const std::string state = state_dir.empty() ? DefaultStateFolder() : state_dir;
-  if (state.empty()) return Fail(ErrorCode::kUnavailable, "--this-machine: no state folder is known: give --state-dir");
+  if (state.empty())
+    return Fail(ErrorCode::kInvalidArgument, "--this-machine: no state folder is known: give --state-dir");
   simulate::Machine machine;
   DFIN_TRY_VOID(AddDrives(state, machine, notes));
   machine.ram_bytes = AvailableMemoryBytes();

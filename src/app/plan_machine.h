@@ -1,8 +1,8 @@
 // plan_machine: this machine as `deltafin plan` sees it: drives as `deltafin drives` measured them, memory that may be
 // used, and two short measurements of the processor.
 //
-// Takes about two seconds. Reads the state folder, writes nothing. Errors: kUnavailable (no drive was measured);
-// kOutOfMemory.
+// Takes about two seconds. Reads the state folder, writes nothing. Errors: kIo (no drive was measured);
+// kInvalidArgument; kOutOfMemory.
 #pragma once
 
 #include <string>

@@ -76,6 +76,8 @@ Result<Machine> MachineOf(const PlanOptions& o, std::vector<std::string>& assump
     return Fail(ErrorCode::kInvalidArgument, "--this-machine, --reference and --drives: give one of them");
   if ((o.this_machine || o.reference) && (!o.ram.empty() || !o.hubs.empty()))
     return Fail(ErrorCode::kInvalidArgument, "--ram and --hub describe a machine that --drives names: use --what-if");
+  if (!o.state_dir.empty() && !o.this_machine)
+    return Fail(ErrorCode::kInvalidArgument, "--state-dir: does nothing without --this-machine");
   Machine machine;
   if (o.this_machine) {
     DFIN_TRY(machine, MeasureThisMachine(o.state_dir, assumptions));
@@ -83,6 +85,7 @@ Result<Machine> MachineOf(const PlanOptions& o, std::vector<std::string>& assump
     machine = simulate::ReferenceRig(4);
     assumptions.push_back(
         "memory is read at 300 GB/s and the processor does 2 TFLOP/s in float32: neither was measured there");
+    assumptions.push_back("macOS reads files as Linux does");
   } else {
     DFIN_TRY(machine, DescribedMachine(o));
   }
@@ -91,11 +94,33 @@ Result<Machine> MachineOf(const PlanOptions& o, std::vector<std::string>& assump
     if (!added) return Fail(added.error().code(), "--hub: ", added.error().message());
   }
   DFIN_TRY_VOID(SetLimits(o, machine, assumptions));
-  for (const std::string& change : o.what_if) {
-    const Status changed = simulate::ApplyChange(machine, change);
+  return machine;
+}
+
+Status ApplyChanges(const std::vector<std::string>& changes, PlanJob* job) {
+  if (changes.empty()) return {};
+  job->base = job->request.machine;
+  for (const std::string& change : changes) {
+    const Status changed = simulate::ApplyChange(job->request.machine, change);
     if (!changed) return Fail(changed.error().code(), "--what-if: ", changed.error().message());
   }
-  return machine;
+  return {};
+}
+
+// What every plan takes for granted, as the model of the engine has it.
+void AddEngineAssumptions(const simulate::PlanRequest& r, std::vector<std::string>& assumptions) {
+  const simulate::EngineModel engine = simulate::OwnEngine(r.packed);
+  const auto percent = [](double part) { return std::lround(100 * part); };
+  assumptions.push_back(
+      Cat("kernels reach the share of the processor's limits that they reach on the developers' machine: ",
+          percent(engine.dense_share), " % of memory bandwidth with dense weights, ", percent(engine.expert_share),
+          " % with experts, ", percent(engine.arithmetic_share), " % of the arithmetic"));
+  assumptions.push_back(Cat("drives deliver ", percent(engine.drive_share), " % of their rate while reads are queued"));
+  assumptions.push_back(Cat("one layer ahead ", percent(engine.named), " % of a layer's experts are named, and ",
+                            percent(1 - engine.right), " % of those read ahead are read in vain"));
+  assumptions.push_back(r.packed ? "dense weights were written in 12 bits (pack --dense)"
+                                 : "dense weights are read as released (BF16)");
+  assumptions.push_back("the most used experts are in memory at the start, and nothing else uses drives or memory");
 }
 
 Status SetSwitches(const PlanOptions& o, simulate::PlanRequest& r) {
@@ -143,6 +168,7 @@ Result<PlanJob> MakePlanJob(const PlanOptions& o) {
   simulate::PlanRequest& r = job.request;
   r.shape = simulate::ModelShape::From(spec);
   DFIN_TRY(r.machine, MachineOf(o, job.assumptions));
+  DFIN_TRY_VOID(ApplyChanges(o.what_if, &job));
   DFIN_TRY_VOID(SetSwitches(o, r));
   DFIN_TRY_VOID(SetLengths(o, spec.max_position_embeddings, r));
   if (!o.trace.empty()) {
@@ -155,8 +181,7 @@ Result<PlanJob> MakePlanJob(const PlanOptions& o) {
         "experts are wanted as published of Kimi K3: 30.8 % of a token's by the next one, use falling by exp(-rank / "
         "26,000)");
   }
-  job.assumptions.push_back(
-      "kernels reach the share of the processor's limits that they reach on the developers' machine");
+  AddEngineAssumptions(r, job.assumptions);
   return job;
 }
 

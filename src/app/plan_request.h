@@ -26,6 +26,7 @@ struct PlanOptions {
 // A request, and what was taken for granted in it, line by line. Owns the trace.
 struct PlanJob {
   simulate::PlanRequest request;
+  std::optional<simulate::Machine> base;  // the machine before --what-if
   std::vector<std::string> assumptions;
   std::unique_ptr<ExpertTrace> trace;
 };

@@ -74,23 +74,6 @@ std::string TicksX(const Axis& x, double bottom, const std::string& unit) {
 
 }  // namespace
 
-std::string EscapeXml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t')
-      out += c;
-  }
-  return out;
-}
-
 std::string ShortNumber(double value) {
   value = Finite(value);
   const double size = std::abs(value);

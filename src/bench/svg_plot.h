@@ -6,14 +6,14 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "base/xml_text.h"
 
 namespace deltafin {
 
 inline constexpr size_t kPlotColours = 11;
 
-std::string EscapeXml(std::string_view text);
 // 3 digits: "0.927", "26.1", "1,240".
 std::string ShortNumber(double value);
 

@@ -1,8 +1,9 @@
 // EngineModel: what the simulator knows of an engine: how long its computing takes, how it reads ahead, how it passes
 // through prompts. Two of them: the published engine, for the calibration, and this one.
 //
-// Data and pure functions. Every number that was not measured or published as such is set in engine_model.cc and listed
-// in docs/PLANNING.md; nowhere else. Times are seconds of a whole machine's work.
+// Data and pure functions. The numbers of both engines are set in engine_model.cc; those of the other published machines
+// that the calibration describes in published_rig.cc, those of routing in routing.cc. All are listed in docs/PLANNING.md
+// with where they come from. Times are seconds of a whole machine's work.
 #pragma once
 
 #include <cstdint>

@@ -18,6 +18,7 @@ constexpr int64_t kLadderLayers = 7, kLadderExperts = 28;
 constexpr int64_t kLearningTokens = 12, kWindowTokens = 8, kPlainTokens = 3;
 // Sizes of memory_ladder: one drive.
 constexpr double kMemoryRate = 400e6;
+constexpr int kSeeds = 8;
 
 Result<ModelShape> LadderShape() {
   DFIN_TRY(ModelSpec spec, MakeSynthSpec({.name = "nano", .layers = kLadderLayers, .experts = kLadderExperts}));
@@ -44,8 +45,8 @@ Machine LadderMachine(double sum, size_t drives) {
 
 class Comparison {
  public:
-  Comparison(ModelShape ladder, ExpertTrace ladder_trace)
-      : shape_(std::move(ladder)), trace_(std::move(ladder_trace)) {}
+  Comparison(ModelShape ladder, ExpertTrace ladder_trace, uint64_t seed)
+      : shape_(std::move(ladder)), trace_(std::move(ladder_trace)), seed_(seed) {}
 
   Status Run() {
     const double plain[2][4] = {{0.081, 0.123, 0.163, 0.192}, {0.161, 0.244, 0.328, 0.391}};
@@ -74,7 +75,8 @@ class Comparison {
     EngineModel engine = OwnEngine(/*packed=*/false);
     if (!ahead) engine.ahead_layers = 0;
     return std::make_unique<Simulation>(
-        Setup{.shape = shape_, .machine = machine, .engine = engine, .layout = {}, .slots = slots}, *routing_);
+        Setup{.shape = shape_, .machine = machine, .engine = engine, .layout = {}, .slots = slots, .seed = seed_},
+        *routing_);
   }
 
   Status Decode(const char* id, const std::string& what, double target, const Machine& machine, int64_t floors,
@@ -145,7 +147,8 @@ class Comparison {
                            .engine = OwnEngine(false),
                            .layout = {},
                            .slots = split.slots,
-                           .resident_units = split.resident_units},
+                           .resident_units = split.resident_units,
+                           .seed = seed_},
                           *routing);
     simulation.Step(8);
     RunDecode(simulation, 23, {}, 1);
@@ -182,17 +185,20 @@ class Comparison {
 
   const ModelShape shape_;
   const ExpertTrace trace_;
+  const uint64_t seed_;
   std::unique_ptr<Routing> routing_;
 };
 
 }  // namespace
 
-Result<std::vector<TargetRow>> CompareOwnMeasurements() {
-  DFIN_TRY(ModelShape shape, LadderShape());
-  DFIN_TRY(ExpertTrace trace, ExpertTrace::Parse(kLadderTrace, "the drive ladder's trace"));
-  Comparison comparison(std::move(shape), std::move(trace));
-  DFIN_TRY_VOID(comparison.Run());
-  return std::move(comparison.rows);
+Result<std::vector<TargetRow>> CompareOwnMeasurements(uint64_t seed) {
+  DFIN_TRY(const ModelShape shape, LadderShape());
+  DFIN_TRY(const ExpertTrace trace, ExpertTrace::Parse(kLadderTrace, "the drive ladder's trace"));
+  return OverSeeds(seed, kSeeds, [&](uint64_t s) -> Result<std::vector<TargetRow>> {
+    Comparison comparison(shape, trace, s);
+    DFIN_TRY_VOID(comparison.Run());
+    return std::move(comparison.rows);
+  });
 }
 
 }  // namespace deltafin::simulate

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/xml_text.h"
+
 namespace deltafin::simulate {
 namespace {
 
@@ -22,23 +24,6 @@ constexpr std::array<Part, 4> kParts = {{{"attention, router, dense weights", "#
                                          {"routed experts", "#228833"},
                                          {"waiting for drives", "#cc6677"}}};
 
-std::string Escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
-}
-
 std::string Fixed(double value, int digits) {
   char text[48];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -47,7 +32,7 @@ std::string Fixed(double value, int digits) {
 
 void Text(std::string& out, double x, double y, const char* anchor, int size, const std::string& text) {
   out += Cat("<text x=\"", Fixed(x, 1), "\" y=\"", Fixed(y, 1), "\" text-anchor=\"", anchor, "\" font-size=\"", size,
-             "\">", Escape(text), "</text>\n");
+             "\">", EscapeXml(text), "</text>\n");
 }
 
 void Box(std::string& out, double x, double y, double width, double height, const char* colour) {
@@ -133,10 +118,31 @@ void Bars(std::string& out, const std::vector<PlanAnswer>& by_drives) {
 
 }  // namespace
 
+namespace {
+
+constexpr const char* kStyle =
+    "body{margin:0 auto;max-width:960px;padding:16px;background:#fff;color:#222;font:15px/1.5 sans-serif}"
+    "h1{font-size:19px}h2{font-size:16px}.wide{overflow-x:auto}.wide svg{min-width:680px}"
+    "table{border-collapse:collapse}td,th{padding:3px 10px;border-bottom:1px solid #ddd;text-align:right}"
+    "td:first-child,th:first-child{text-align:left;padding-left:0}ul{padding-left:20px;overflow-wrap:anywhere}";
+
+std::string AlternativesHtml(const std::vector<Alternative>& alternatives) {
+  std::string out =
+      "<div class=\"wide\"><table><tr><th>instead</th><th>tokens/s</th><th>gain</th><th>first token</th></tr>\n";
+  for (const Alternative& a : alternatives)
+    out += Cat("<tr><td>", EscapeXml(a.change), "</td><td>",
+               Fixed(a.tokens_per_second, a.tokens_per_second < 0.1 ? 4 : 2), "</td><td>", a.gain >= 0 ? "+" : "",
+               Fixed(100 * a.gain, 0), " %</td><td>", Fixed(a.seconds_first_token, 0), " s</td></tr>\n");
+  return out + "</table></div>\n";
+}
+
+}  // namespace
+
 std::string PlanSvg(const PlanAnswer& answer, const std::vector<PlanAnswer>& by_drives, const ChartText& text) {
   const double height = kBarsBottom + 56 + kNoteHeight * static_cast<double>(text.notes.size());
   std::string out = Cat("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"", height,
-                        "\" viewBox=\"0 0 ", kWidth, " ", height, "\" font-family=\"sans-serif\" fill=\"#222222\">\n");
+                        "\" style=\"width:100%;height:auto;max-width:", kWidth, "px\" viewBox=\"0 0 ", kWidth, " ",
+                        height, "\" font-family=\"sans-serif\" fill=\"#222222\">\n");
   Box(out, 0, 0, kWidth, height, "#ffffff");
   Text(out, kLeft, 28, "start", 17, text.title);
   Legend(out);
@@ -151,9 +157,15 @@ std::string PlanSvg(const PlanAnswer& answer, const std::vector<PlanAnswer>& by_
 }
 
 std::string PlanHtml(const PlanAnswer& answer, const std::vector<PlanAnswer>& by_drives, const ChartText& text) {
-  return Cat("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>", Escape(text.title),
-             "</title>\n<body style=\"margin:24px;background:#ffffff\">\n", PlanSvg(answer, by_drives, text),
-             "</body>\n</html>\n");
+  std::string out = Cat(
+      "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\">\n<title>",
+      EscapeXml(text.title), "</title>\n<style>", kStyle, "</style>\n<body>\n<h1>", EscapeXml(text.title), "</h1>\n");
+  out += Cat("<div class=\"wide\">", PlanSvg(answer, by_drives, {}), "</div>\n");
+  if (!text.alternatives.empty()) out += "<h2>What would help</h2>\n" + AlternativesHtml(text.alternatives);
+  out += "<h2>Simulated for</h2>\n<ul>\n";
+  for (const std::string& note : text.notes) out += Cat("<li>", EscapeXml(note), "</li>\n");
+  return out + "</ul>\n</body>\n</html>\n";
 }
 
 }  // namespace deltafin::simulate

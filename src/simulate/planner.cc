@@ -23,8 +23,6 @@ constexpr double kPackedForm = 0.75;
 constexpr int64_t kMostTokens = 1 << 24;
 // Passes of a prompt that are simulated; those of longer ones take as long as these.
 constexpr int64_t kMostPasses = 4;
-// Of distinct experts by rows of a step (published).
-constexpr double kGrowth = 0.71;
 
 uint64_t Whole(double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); }
 
@@ -169,7 +167,7 @@ Result<PlanAnswer> SimulateRun(const PlanRequest& request, bool with_prompt = tr
   if (with_prompt) SimulatePrompt(request, engine, simulation, answer);
   RunDecode(simulation, kWarmTokens, {}, request.seed);
   DraftHabits drafts;
-  if (request.draft_chance > 0) drafts = BestHabits(request.draft_chance, kGrowth, request.most_drafts);
+  if (request.draft_chance > 0) drafts = BestHabits(request.draft_chance, K3Statistics().growth, request.most_drafts);
   answer.drafts = drafts.mean_drafts();
   answer.decode = RunDecode(simulation, kMeasuredTokens, drafts, request.seed);
   answer.tokens_per_second = answer.decode.tokens_per_second();

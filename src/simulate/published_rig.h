@@ -1,7 +1,8 @@
 // published_rig: the machines of the published measurements, as the simulator describes them.
 //
-// M5 Max, 128 GB, an internal drive and three outside ones; what lay on which; how its drafter behaved. Constants in
-// functions; source: the published drive ladder, placement and logs (docs/PLANNING.md).
+// M5 Max, 128 GB, an internal drive and three outside ones; what lay on which; how its drafter behaved; and two other
+// machines that a target each was measured on. Constants in functions; source: the published drive ladder, placement
+// and logs. All numbers, and which of them were chosen, are listed in docs/PLANNING.md.
 #pragma once
 
 #include <vector>
@@ -20,6 +21,14 @@ Layout PublishedLayout(size_t count);
 Setup PublishedSetup(const ModelShape& shape, size_t count, uint64_t seed);
 // Numbers of drafts as counted in a published log; the chance for which `part` of all drafts are right.
 DraftHabits PublishedDrafts(double part);
+
+// One drive of 6.6 GB/s that holds the files as released; dense weights are read again for every token; one layer of
+// look-ahead.
+Setup PublishedSingleDrive(const ModelShape& shape, uint64_t seed);
+// Another model (GLM-5.2) on two equal drives, of which the second is asked for `share` of the records; with what its
+// routing is taken to be.
+Setup PublishedMirror(const ModelShape& shape, double share, uint64_t seed);
+RoutingStatistics MirrorStatistics();
 
 struct PublishedRun {
   double seconds_first_token = 0;

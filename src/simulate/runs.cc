@@ -53,7 +53,7 @@ DraftHabits BestHabits(double chance, double growth, int64_t most) {
     best_rate = rate;
     best = n;
   }
-  DraftHabits habits{.weights = std::vector<double>(best + 1, 0), .chance = chance};
+  DraftHabits habits{.weights = std::vector<double>(best + 1, 0), .chance = chance, .on_average = true};
   habits.weights[best] = 1;
   return habits;
 }
@@ -79,6 +79,10 @@ DecodeRun RunDecode(Simulation& simulation, int64_t tokens, const DraftHabits& d
     }
     simulation.Step(static_cast<int64_t>(width) + 1);
     run.tokens += 1;
+    if (drafts.on_average) {
+      run.tokens += ExpectedRight(drafts.chance, width);
+      continue;
+    }
     for (size_t j = 0; j < width && Uniform(random) < drafts.chance; ++j) run.tokens += 1;
   }
   run.totals = simulation.totals() - before;

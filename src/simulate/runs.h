@@ -15,6 +15,8 @@ namespace deltafin::simulate {
 struct DraftHabits {
   std::vector<double> weights;  // [most drafts + 1], of no drafts first; empty: nothing is drafted
   double chance = 0;
+  // Tokens of a step are counted as what they are on average, instead of drawing which drafts are right.
+  bool on_average = false;
 
   double mean_drafts() const;
   double mean_right() const;
@@ -22,7 +24,7 @@ struct DraftHabits {
 // The chance for which `part` of all drafts are right.
 double ChanceFor(const DraftHabits& habits, double part);
 // The habits of a drafter whose drafts are right with this chance: always the number that pays best where reading n
-// rows costs n^growth.
+// rows costs n^growth. On average.
 DraftHabits BestHabits(double chance, double growth, int64_t most);
 
 struct DecodeRun {

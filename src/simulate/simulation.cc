@@ -138,18 +138,18 @@ void Simulation::Compute(double seconds, double* sum) {
   *sum += seconds;
 }
 
-double Simulation::WaitForOne() {
+void Simulation::WaitForOne() {
   const double start = bank_.now();
   int64_t tag = 0;
   DFIN_CHECK(bank_.Next(kNever, &tag), "somebody waits for a read that was never made");
+  (tag < 0 ? totals_.dense_wait : totals_.expert_wait) += bank_.now() - start;
   OnArrival(tag);
-  return bank_.now() - start;
 }
 
 // --- dense weights ---
 
 void Simulation::WaitForDense(size_t unit) {
-  while (dense_there_[unit] == 0) totals_.dense_wait += WaitForOne();
+  while (dense_there_[unit] == 0) WaitForOne();
 }
 
 void Simulation::ReadDenseAhead() {
@@ -235,11 +235,11 @@ void Simulation::AskForMisses() {
 
 void Simulation::FinishBatch() {
   if (!setup_.engine.experts_as_they_arrive)
-    while (batch_.on_the_way > 0) totals_.expert_wait += WaitForOne();
+    while (batch_.on_the_way > 0) WaitForOne();
   while (batch_.computed < batch_.wanted) {
     while (batch_.ready.empty()) {
       AskForMisses();
-      totals_.expert_wait += WaitForOne();
+      WaitForOne();
     }
     FinishOne();
   }

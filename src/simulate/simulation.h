@@ -38,7 +38,8 @@ struct Setup {
 struct Totals {
   int64_t steps = 0;
   double seconds = 0;
-  double expert_wait = 0, dense_wait = 0;  // nothing to compute
+  double expert_wait = 0,
+         dense_wait = 0;  // nothing to compute; by what arrives next: experts queue behind dense weights
   double dense_compute = 0, expert_compute = 0;
   uint64_t wanted = 0, found = 0;                  // experts; there when the router had chosen
   uint64_t read = 0, read_ahead = 0, in_vain = 0;  // records asked of the drives
@@ -81,7 +82,7 @@ class Simulation {
   int32_t RowsOf(size_t i) const;
   void OnArrival(int64_t tag);
   void Compute(double seconds, double* sum);
-  double WaitForOne();  // the next arrival, whatever it is; how long it took
+  void WaitForOne();  // the next arrival, whatever it is
   void WaitForDense(size_t unit);
   void ReadDenseAhead();
   void ReadExpert(int64_t key, bool ahead);

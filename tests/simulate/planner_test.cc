@@ -133,11 +133,11 @@ TEST(PlanChart, EscapesWhatItIsTold) {
   const PlanRequest request = Reference();
   const auto answer = Plan(request);
   ASSERT_TRUE(answer);
-  const std::string svg = PlanSvg(*answer, {*answer}, {.title = "<b> & \"c\"", .notes = {"<script>"}});
+  const std::string svg = PlanSvg(*answer, {*answer}, {.title = "<b> & \"c\"", .notes = {"<script>"}, .alternatives = {}});
   EXPECT_THAT(svg, HasSubstr("&lt;b&gt; &amp; &quot;c&quot;"));
   EXPECT_EQ(svg.find("<script>"), std::string::npos);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
-  EXPECT_THAT(PlanHtml(*answer, {}, {.title = "t", .notes = {}}), HasSubstr("<svg"));
+  EXPECT_THAT(PlanHtml(*answer, {}, {.title = "t", .notes = {}, .alternatives = {}}), HasSubstr("<svg"));
 }
 
 }  // namespace
