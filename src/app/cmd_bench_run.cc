@@ -2,17 +2,16 @@
 // is checked before a number counts.
 #include "app/cmd_bench_run.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "app/bench_arm_check.h"
 #include "app/bench_arms.h"
 #include "app/bench_prompts.h"
 #include "app/bench_targets.h"
@@ -26,6 +25,7 @@
 #include "bench/result_json.h"
 #include "bench/run_protocol.h"
 #include "bench/run_report.h"
+#include "checkpoint/atomic_file.h"
 #include "spec/model_spec.h"
 
 namespace deltafin {
@@ -81,6 +81,12 @@ Status CheckOptions(const BenchRunOptions& o) {
     return refuse("--expert-trace: writing while measuring would be measured: use run");
   if (o.common.warm_start != "auto" && o.common.warm_start != "off")
     return refuse("--warm-start: expected auto or off; a cold run has nothing to start from");
+  if (o.quick && !o.lengths.empty()) return refuse("--quick, --lengths: give one of them; --quick means 17");
+  if (o.quick && o.rounds > 0) return refuse("--quick, --rounds: give one of them; --quick means 3");
+  const bool only_long = !o.prompts.empty() && std::all_of(o.prompts.begin(), o.prompts.end(),
+                                                           [](const std::string& name) { return name == "long"; });
+  if (!o.lengths.empty() && only_long && o.prompt_files.empty())
+    return refuse("--lengths: does nothing with --prompts long, which is followed by one token");
   return {};
 }
 
@@ -123,26 +129,8 @@ Result<std::map<std::string, std::string>> ExpectedOf(const BenchRunOptions& o,
   return out;
 }
 
-// Under its final name only when all of it is on the drive.
 Status WriteFile(const std::string& path, const std::string& text) {
-  const std::string part = path + ".part";
-  const auto fail = [&](const char* what) {
-    const int error = errno;
-    std::remove(part.c_str());
-    return Fail(ErrorCode::kIo, path, ": ", what, ": ", std::strerror(error));
-  };
-  std::FILE* file = std::fopen(part.c_str(), "wb");
-  if (file == nullptr) return fail("cannot be written");
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0 &&
-                       fsync(fileno(file)) == 0;
-  if (!written) {
-    const int error = errno;
-    std::fclose(file);
-    errno = error;
-    return fail("cannot be written");
-  }
-  if (std::fclose(file) != 0 || std::rename(part.c_str(), path.c_str()) != 0) return fail("cannot be written");
-  return {};
+  return WriteFileAtomically(path, std::as_bytes(std::span(text)));
 }
 
 Status WriteReports(const std::string& folder, const BenchResult& result) {
@@ -197,6 +185,7 @@ Result<int> RunBenchRun(const BenchRunOptions& o, const CLI::App& app) {
   DFIN_TRY(BenchResult result, DescribeRun(o, app));
   DFIN_TRY(const BenchArms arms, ParseBenchArms(app, o.arms, o.inexact));
   DFIN_TRY(ProtocolOptions plan, PlanOf(o, arms));
+  DFIN_TRY_VOID(CheckArmsOpen(arms, plan.prompts, interrupt));
   if (!o.out.empty()) DFIN_TRY_VOID(PrepareFolder(o.out));
   BenchTargets targets(arms.settings, o.drop_caches);
   plan.runner = CreateChildRunner(kThisProgram, arms.common);

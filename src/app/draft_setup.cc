@@ -1,5 +1,7 @@
 #include "app/draft_setup.h"
 
+#include <filesystem>
+
 namespace deltafin {
 namespace {
 
@@ -24,6 +26,9 @@ Status SetDraftOptions(const CommonOptions& options, bool generates, EngineOptio
     return Refuse("--draft-model: does nothing with --draft " + options.draft);
   if (options.draft_model.empty() && is_model)
     return Refuse("--draft " + options.draft + ": expected the folder of a drafter too: give --draft-model");
+  std::error_code failed;
+  if (!options.draft_model.empty() && !std::filesystem::is_directory(options.draft_model, failed))
+    return Refuse("--draft-model " + options.draft_model + ": expected a folder, there is none of this name");
   if (!generates &&
       (!options.draft_model.empty() || (mode != DraftMode::kAuto && mode != DraftMode::kOff) || options.max_drafts))
     return Refuse("--draft, --max-drafts: this command does not draft, only run, chat, serve and bench draft do");

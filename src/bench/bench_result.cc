@@ -1,7 +1,7 @@
 #include "bench/bench_result.h"
 
-#include "base/result.h"
 #include "base/digest.h"
+#include "base/result.h"
 
 namespace deltafin {
 
@@ -11,6 +11,10 @@ double BenchRun::steady() const {
 }
 
 double BenchRun::inclusive() const { return seconds_total <= 0 ? 0 : static_cast<double>(ids.size()) / seconds_total; }
+
+double BenchRun::inclusive_with_load() const {
+  return seconds_total <= 0 ? 0 : static_cast<double>(ids.size()) / (seconds_load + seconds_total);
+}
 
 std::string IdsSha256(const std::vector<TokenId>& ids) {
   std::string text;

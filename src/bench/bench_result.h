@@ -76,6 +76,8 @@ struct BenchRun {
   double steady() const;
   // All new tokens over the whole time of the request, prompt included, loading not.
   double inclusive() const;
+  // The same with the time to load the weights before it.
+  double inclusive_with_load() const;
 };
 
 enum class BenchState : uint8_t { kComplete, kPartial, kVoided };
@@ -89,6 +91,7 @@ struct BenchResult {
   std::string model;         // folder
   std::string model_sha256;  // of its config.json
   std::string cold;          // what was done so that nothing was warm
+  std::string answers;       // what the answers were compared with
   int rounds = 0, warm_ups = 0;
   MachineDescription machine;
   std::optional<double> load_average_start, load_average_end;

@@ -49,10 +49,10 @@ const char* Verdict(const RatioInterval& r) {
 
 void AddRow(const ComparedCase& c, const char* what, const ComparedRate& rate, std::string* out) {
   if (rate.a.count == 0) return;
-  *out += Cat("| ", c.name(), " | ", what, " | ", SpreadText(rate.a), " | ", ShortNumber(rate.a.quartile_low), "-",
-              ShortNumber(rate.a.quartile_high), " | ", SpreadText(rate.b), " | ", ShortNumber(rate.b.quartile_low),
-              "-", ShortNumber(rate.b.quartile_high), " | ", RatioText(rate.ratio), " | ", Verdict(rate.ratio),
-              c.same_ids ? "" : "; other text", " |\n");
+  *out += Cat("| ", MarkdownText(c.name()), " | ", what, " | ", SpreadText(rate.a), " | ",
+              ShortNumber(rate.a.quartile_low), "-", ShortNumber(rate.a.quartile_high), " | ", SpreadText(rate.b),
+              " | ", ShortNumber(rate.b.quartile_low), "-", ShortNumber(rate.b.quartile_high), " | ",
+              RatioText(rate.ratio), " | ", Verdict(rate.ratio), c.same_ids ? "" : "; other text", " |\n");
 }
 
 }  // namespace
@@ -80,8 +80,9 @@ Json ComparisonToJson(const Comparison& c) {
 
 std::string ComparisonMarkdown(const Comparison& c) {
   std::string out =
-      Cat("# bench compare\n\n* A: ", c.name_a, ", arm ", c.arm_a, "\n* B: ", c.name_b, ", arm ", c.arm_b, "\n");
-  for (const std::string& note : c.notes) out += Cat("* note: ", note, "\n");
+      Cat(c.paired ? "# bench compare, paired\n\n* A: " : "# bench compare, not paired\n\n* A: ", c.name_a, ", arm ",
+          c.arm_a, "\n* B: ", c.name_b, ", arm ", c.arm_b, "\n");
+  for (const std::string& note : c.notes) out += Cat("* note: ", MarkdownText(note), "\n");
   out +=
       "\n| case | tokens/s | A: median (least-most) | A: quartiles | B: median (least-most) | B: quartiles | B / A (95 "
       "%) | |\n"
@@ -90,12 +91,15 @@ std::string ComparisonMarkdown(const Comparison& c) {
     AddRow(k, "steady", k.steady, &out);
     AddRow(k, "inclusive", k.inclusive, &out);
   }
-  char text[200];
+  char text[240];
+  constexpr double kRare = 0.05;
   std::snprintf(
       text, sizeof text,
-      "\nOver all cases B / A is %.3f (geometric mean, inclusive); B is faster in %d of %zu, which coins do with "
-      "probability %.2f.\n",
-      c.mean_ratio, c.faster, c.cases.size(), c.sign_probability);
+      "\nOver all cases B / A is %.3f (geometric mean, inclusive). B is faster in %d of %zu: %s (by chance alone "
+      "such a split or a clearer one comes %.0f times in 100).\n",
+      c.mean_ratio, c.faster, c.cases.size(),
+      c.sign_probability > kRare ? "no evidence of a difference" : "evidence of a difference",
+      100 * c.sign_probability);
   return Cat(out, text, c.paired ? "Compared round by round.\n" : "Two runs: the rounds are not paired.\n", "B / A: ",
              c.paired ? "median of the rounds' ratios; interval from Student's t on their logarithms" : kMethod, ".\n");
 }

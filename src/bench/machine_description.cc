@@ -51,10 +51,11 @@ std::string Chosen(const std::string& words) {
              : words.substr(open + 1, close - open - 1);
 }
 
-std::string LimitText(auto which) {
+std::string LimitText(auto which, bool is_bytes) {
   rlimit limit{};
   if (getrlimit(which, &limit) != 0) return "unknown";
-  return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : std::to_string(limit.rlim_cur);
+  if (limit.rlim_cur == RLIM_INFINITY) return "unlimited";
+  return is_bytes ? FormatBytes(limit.rlim_cur) : std::to_string(limit.rlim_cur);
 }
 
 void DescribeProcessors(const std::string& root, MachineDescription* out) {
@@ -81,7 +82,7 @@ MachineDescription DescribeMachine(const ProgramDescription& program, const std:
   out.swap_bytes = MemoryField(root + "/proc/meminfo", "SwapTotal");
   out.memory_available_bytes = AvailableMemoryBytes();
   out.huge_pages = Chosen(FirstLine(root + "/sys/kernel/mm/transparent_hugepage/enabled"));
-  out.limits = {{"locked memory", LimitText(RLIMIT_MEMLOCK)}, {"open files", LimitText(RLIMIT_NOFILE)}};
+  out.limits = {{"locked memory", LimitText(RLIMIT_MEMLOCK, true)}, {"open files", LimitText(RLIMIT_NOFILE, false)}};
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "bench/result_json.h"
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@ constexpr uint64_t kVersion = 1;
 constexpr uint64_t kMostBytes = uint64_t{256} << 20;
 constexpr const char* kSteadyKey = "tokens_per_second_steady";
 constexpr const char* kInclusiveKey = "tokens_per_second_inclusive";
+constexpr const char* kWithLoadKey = "tokens_per_second_inclusive_with_load";
 constexpr const char* kFirstKey = "seconds_first_token";
 
 Json NumberOrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
@@ -42,6 +44,7 @@ Json ToJson(const CaseFigures& f) {
   out["rounds"] = f.rounds;
   out[kSteadyKey] = ToJson(f.steady);
   out[kInclusiveKey] = ToJson(f.inclusive);
+  out[kWithLoadKey] = ToJson(f.with_load);
   out[kFirstKey] = ToJson(f.first_token);
   out["seconds_load"] = f.seconds_load;
   out["ids_sha256"] = f.ids_sha256;
@@ -64,6 +67,7 @@ Json ToJson(const BenchRun& run) {
   out["text_sha256"] = run.text_sha256.empty() ? Json(nullptr) : Json(run.text_sha256);
   out[kSteadyKey] = run.steady();
   out[kInclusiveKey] = run.inclusive();
+  out[kWithLoadKey] = run.inclusive_with_load();
   out[kFirstKey] = run.seconds_first_token;
   out["seconds_total"] = run.seconds_total;
   out["seconds_load"] = run.seconds_load;
@@ -122,6 +126,10 @@ Json ProtocolToJson(const BenchResult& result) {
       "arms take turns, rotated by one from round to round, backwards in every second cycle (two arms: AB BA BA AB)";
   out["steady"] = "new tokens after the first over the time after the first";
   out["inclusive"] = "all new tokens over the time from the request to the last one, prompt included, loading not";
+  out["inclusive_with_load"] =
+      "all new tokens over the time from the start of loading to the last one; the published inclusive rates hold the "
+      "engine's start";
+  out["answers"] = result.answers;
   out["first_token"] = "seconds from the request to the first new token, loading not included";
   out["again"] = "where the median of another run of as many rounds on this machine lies in 99 % of cases";
   return out;
@@ -134,6 +142,20 @@ Json PromptsToJson(const BenchResult& result) {
   return out;
 }
 
+// Of a file from elsewhere: without what a terminal would obey, in one line.
+std::string PlainText(const Json& object, const char* key) {
+  std::string text = TextOf(object, key);
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
+}
+
+bool IsState(const std::string& text) {
+  for (const BenchState state : {BenchState::kComplete, BenchState::kPartial, BenchState::kVoided})
+    if (text == ToString(state)) return true;
+  return false;
+}
+
 Status ReadSeries(const Json& figures, const char* key, size_t rounds, Series* series) {
   const Json& values = ListOf(Member(figures, key), "values");
   for (const Json& value : values) {
@@ -141,19 +163,23 @@ Status ReadSeries(const Json& figures, const char* key, size_t rounds, Series* s
     if (!(number > 0 && number < 1e15)) return Fail(ErrorCode::kCorrupt, key, ": expected positive numbers");
     series->values.push_back(number);
   }
-  if (!series->values.empty() && series->values.size() != rounds)
+  const bool is_there = !Member(figures, key).is_null();
+  if ((is_there || !series->values.empty()) && series->values.size() != rounds)
     return Fail(ErrorCode::kCorrupt, key, ": expected a value for each of ", rounds, " rounds, got ",
                 series->values.size());
+  const double median = series->spread().median;
+  if (is_there && std::abs(NumberOf(Member(figures, key), "median", median) - median) > 1e-6 * std::abs(median))
+    return Fail(ErrorCode::kCorrupt, key, ": its median is not that of its values");
   return {};
 }
 
 Result<CaseFigures> ReadFigures(const Json& from) {
   CaseFigures out;
-  out.arm = TextOf(from, "arm");
-  out.prompt = TextOf(from, "prompt");
+  out.arm = PlainText(from, "arm");
+  out.prompt = PlainText(from, "prompt");
   out.new_tokens = static_cast<int64_t>(CountOf(from, "new_tokens") & 0x7fffffff);
   out.prompt_tokens = static_cast<int64_t>(CountOf(from, "prompt_tokens") & 0x7fffffff);
-  out.ids_sha256 = TextOf(from, "ids_sha256");
+  out.ids_sha256 = PlainText(from, "ids_sha256");
   for (const Json& round : ListOf(from, "rounds"))
     out.rounds.push_back(round.is_number_unsigned() ? static_cast<int>(round.get<uint64_t>() & 0xffffff) : 0);
   if (out.prompt.empty() || out.rounds.empty()) return Fail(ErrorCode::kCorrupt, "expected a prompt and rounds");
@@ -168,15 +194,15 @@ MachineDescription ReadMachine(const Json& document) {
   const Json& from = Member(document, "machine");
   const Json& program = Member(document, "program");
   MachineDescription out;
-  out.program = {TextOf(program, "version"), TextOf(program, "commit"), TextOf(program, "compiler"),
-                 TextOf(program, "build")};
-  out.processor = TextOf(from, "processor");
-  out.architecture = TextOf(from, "architecture");
+  out.program = {PlainText(program, "version"), PlainText(program, "commit"), PlainText(program, "compiler"),
+                 PlainText(program, "build")};
+  out.processor = PlainText(from, "processor");
+  out.architecture = PlainText(from, "architecture");
   out.processors = static_cast<int>(CountOf(from, "processors") & 0xffffff);
   out.memory_bytes = CountOf(from, "memory_bytes");
-  out.system = TextOf(from, "system");
-  out.governor = TextOf(from, "governor");
-  out.huge_pages = TextOf(from, "huge_pages");
+  out.system = PlainText(from, "system");
+  out.governor = PlainText(from, "governor");
+  out.huge_pages = PlainText(from, "huge_pages");
   return out;
 }
 
@@ -225,16 +251,18 @@ Result<BenchFile> ParseBenchFile(std::string_view text, const std::string& name)
                 CountOf(document, "version"));
   BenchFile out;
   out.name = name;
-  out.state = TextOf(document, "state");
-  out.reason = TextOf(document, "reason");
-  out.started = TextOf(document, "started");
-  out.model_sha256 = TextOf(Member(document, "model"), "config_sha256");
+  out.state = PlainText(document, "state");
+  if (!IsState(out.state))
+    return Fail(ErrorCode::kCorrupt, name, ": state: expected complete, partial or voided, got ", out.state);
+  out.reason = PlainText(document, "reason");
+  out.started = PlainText(document, "started");
+  out.model_sha256 = PlainText(Member(document, "model"), "config_sha256");
   out.machine = ReadMachine(document);
   out.rounds = static_cast<int>(CountOf(Member(document, "protocol"), "rounds") & 0xffffff);
   for (const Json& arm : ListOf(document, "arms"))
-    out.arms.push_back({TextOf(arm, "name"), {}, FlagOf(arm, "inexact")});
+    out.arms.push_back({PlainText(arm, "name"), {}, FlagOf(arm, "inexact")});
   for (const Json& prompt : ListOf(document, "prompts"))
-    out.prompt_sha256[TextOf(prompt, "name")] = TextOf(prompt, "ids_sha256");
+    out.prompt_sha256[PlainText(prompt, "name")] = PlainText(prompt, "ids_sha256");
   for (const Json& from : ListOf(document, "results")) {
     Result<CaseFigures> figures = ReadFigures(from);
     if (!figures) return FailWith(std::move(figures), name + ": results");

@@ -22,7 +22,7 @@ struct CaseFigures {
   std::string arm, prompt;
   int64_t new_tokens = 0, prompt_tokens = 0;
   std::vector<int> rounds;
-  Series steady, inclusive, first_token;  // steady: empty with one new token
+  Series steady, inclusive, with_load, first_token;  // steady: empty with one new token
   std::string ids_sha256, text_sha256;
   // Medians.
   double seconds_load = 0;

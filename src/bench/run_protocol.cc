@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "base/units.h"
 
 namespace deltafin {
 namespace {
@@ -48,7 +49,7 @@ class Protocol {
         Cat("arm ", arm.name, ", ", CaseName(prompt.name, new_tokens),
             round == 0 ? std::string(", warm-up") : Cat(", round ", round, " of ", options_.rounds));
     if (options_.cancel.cancelled()) return Fail(ErrorCode::kCancelled, "interrupted before ", what);
-    if (options_.progress) options_.progress(what);
+    if (options_.progress) options_.progress(Cat(what, Progress()));
     if (options_.make_cold) DFIN_TRY_VOID(options_.make_cold());
     Result<BenchRun> run = options_.runner(RunRequest{.arm = arm,
                                                       .prompt = prompt,
@@ -72,6 +73,18 @@ class Protocol {
     return {};
   }
 
+  // ", run 3 of 36, about 12 min left": by what the runs so far took.
+  std::string Progress() const {
+    size_t all = static_cast<size_t>(options_.warm_ups) * options_.arms.size();
+    for (const BenchPrompt& prompt : options_.prompts)
+      all += static_cast<size_t>(options_.rounds) * options_.arms.size() * prompt.lengths.size();
+    const size_t done = result_.runs.size();
+    std::string text = Cat("; run ", done + 1, " of ", all);
+    if (done == 0) return text;
+    const double seconds = SecondsBetween(start_, clock_.NowNs()) / static_cast<double>(done);
+    return Cat(text, ", about ", FormatSeconds(seconds * static_cast<double>(all - done)), " left");
+  }
+
   // The bytes of runs are counted for a list of devices: those of another list say nothing.
   void LookForDevices() {
     std::vector<BenchDevice> devices = options_.find_devices(result_.runs.back().own_drives);
@@ -86,7 +99,20 @@ class Protocol {
   const ProtocolOptions& options_;
   BenchResult& result_;
   TextCheck check_;
+  const SteadyClock clock_;
+  const int64_t start_ = clock_.NowNs();
 };
+
+std::string AnswersText(const ProtocolOptions& options) {
+  size_t cases = 0;
+  for (const BenchPrompt& prompt : options.prompts) cases += prompt.lengths.size();
+  const std::string others =
+      "every answer with those of the other rounds and, unless an arm may give other tokens, the other arms";
+  if (options.expected.empty())
+    return "compared with nothing from outside: first run of these texts (--expect, --expect-file); " + others;
+  return Cat(options.expected.size(), " of ", cases, " prompts and lengths with the SHA-256 that was expected; ",
+             others);
+}
 
 }  // namespace
 
@@ -151,6 +177,7 @@ Status RunProtocol(const ProtocolOptions& options, BenchResult* result) {
   result->prompts = options.prompts;
   result->rounds = options.rounds;
   result->warm_ups = options.warm_ups;
+  result->answers = AnswersText(options);
   result->state = BenchState::kPartial;
   result->reason = "it was not finished";
   const Status checked = CheckProtocol(options);

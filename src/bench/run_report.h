@@ -20,6 +20,8 @@ struct ReportLine {
 };
 std::vector<ReportLine> MachineLines(const BenchResult& result);
 std::vector<ReportLine> ProtocolLines(const BenchResult& result);
+// In one line, a table cell that does not end early, without markup and what a terminal would obey.
+std::string MarkdownText(const std::string& text);
 // "0.927 (0.91-0.94)": the median and what was seen; "-" without values.
 std::string SpreadText(const Spread& spread);
 std::string AgainText(const Spread& spread);

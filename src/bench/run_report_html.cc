@@ -24,13 +24,19 @@ p.note{color:var(--soft);margin:2px 0 10px}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
 th,td{padding:5px 10px;border-bottom:1px solid var(--grid);text-align:right;white-space:nowrap}
 th{color:var(--soft);font-weight:500}td.l,th.l{text-align:left}table.about td{white-space:normal;overflow-wrap:anywhere;text-align:left;vertical-align:top}
-table.about td:first-child{color:var(--soft);white-space:nowrap}code{font-size:12px}
-svg{width:100%;height:auto;display:block;background:var(--card);border:1px solid var(--grid);border-radius:6px;margin:6px 0}
+table.about td:first-child{color:var(--soft);min-width:84px}code{font-size:12px}
+.plot{overflow-x:auto}svg{width:100%;min-width:640px;height:auto;display:block;background:var(--card);border:1px solid var(--grid);border-radius:6px;margin:6px 0}
 svg text{fill:var(--ink);font:12px system-ui,sans-serif}svg .tick{fill:var(--soft)}svg .end{text-anchor:end}svg .mid{text-anchor:middle}
 svg .grid{stroke:var(--grid)}svg .marker{stroke:var(--soft);stroke-dasharray:4 4}
 .legend{margin:6px 0;font-size:13px}.legend span{margin-right:14px;white-space:nowrap}.legend i{display:inline-block;width:11px;height:11px;
 border-radius:2px;margin-right:5px;vertical-align:-1px}
 )css";
+
+// Wider than a small window, it can be moved in it: its text would be too small to read.
+template <typename AnyPlot>
+std::string Plot(const AnyPlot& plot) {
+  return Cat("<div class=\"plot\">", ToSvg(plot), "</div>");
+}
 
 std::vector<std::string> ArmNames(const BenchResult& r) {
   std::vector<std::string> names;
@@ -68,7 +74,7 @@ std::string RatePlots(const BenchResult& r, const std::vector<CaseFigures>& figu
       plot.lines.push_back(std::move(inclusive));
     }
     if (!any) continue;  // a prompt alone has no rate of tokens
-    out += Cat("<h3>", EscapeXml(prompt.name), ", ", prompt.ids.size(), " prompt tokens</h3>", ToSvg(plot));
+    out += Cat("<h3>", EscapeXml(prompt.name), ", ", prompt.ids.size(), " prompt tokens</h3>", Plot(plot));
   }
   if (out.empty()) return "";
   return Cat(
@@ -87,7 +93,9 @@ std::string TimePlots(const BenchResult& r, const std::vector<CaseFigures>& figu
   StackPlot decoding{.label = "where the time of decoding goes", .unit = "ms a token", .parts = {}, .bars = {}};
   StackPlot prompt{
       .label = "where the time of the prompt goes", .unit = "s to the first token", .parts = {}, .bars = {}};
-  for (const TimePart& part : figures.front().time) decoding.parts.push_back(part.name);
+  // Beside "everything else" it would say nothing.
+  for (const TimePart& part : figures.front().time)
+    decoding.parts.push_back(part.name == "others" ? "other operations" : part.name);
   prompt.parts = decoding.parts;
   for (const CaseFigures& f : figures) {
     StackPlot::Bar after{BarName(r, f), {}}, before{BarName(r, f), {}};
@@ -102,8 +110,8 @@ std::string TimePlots(const BenchResult& r, const std::vector<CaseFigures>& figu
       "<h2>Where the time goes</h2><p class=\"note\">Medians of the rounds. Dense matrices hold the projections of the "
       "attention layers; KDA and MLA are what is computed between them.</p>" +
       LegendHtml(decoding.parts);
-  if (!decoding.bars.empty()) out += "<h3>Decoding</h3>" + ToSvg(decoding);
-  return out + "<h3>Prompt</h3>" + ToSvg(prompt);
+  if (!decoding.bars.empty()) out += "<h3>Decoding</h3>" + Plot(decoding);
+  return out + "<h3>Prompt</h3>" + Plot(prompt);
 }
 
 // Bytes a second between samples, at most so many steps.
@@ -139,8 +147,8 @@ std::string DrawPlot(const BenchResult& r, const CaseFigures& f) {
     const double rate = run->seconds_process > 0 ? static_cast<double>(bytes) / run->seconds_process : 0;
     names.push_back(Cat(r.devices[d].name, ": ", FormatBytes(bytes), ", ", FormatRate(rate), " on average"));
   }
-  plot.markers = {{run->first_token_at, "first token"}};
-  return Cat("<h3>", EscapeXml(BarName(r, f)), ", round ", run->round, "</h3>", LegendHtml(names), ToSvg(plot));
+  plot.markers = {{run->first_token_at - run->seconds_first_token, "loaded"}, {run->first_token_at, "first token"}};
+  return Cat("<h3>", EscapeXml(BarName(r, f)), ", round ", run->round, "</h3>", LegendHtml(names), Plot(plot));
 }
 
 // For each arm and prompt the longest answer.
@@ -161,20 +169,27 @@ std::string Table(const std::vector<CaseFigures>& figures) {
   std::string out =
       "<h2>Figures</h2><div class=\"wide\"><table><tr><th class=\"l\">arm</th><th "
       "class=\"l\">prompt</th><th>new</th><th>rounds</th>"
-      "<th>steady tokens/s</th><th>inclusive tokens/s</th><th>again</th><th>first token s</th><th>own bytes</th>"
-      "<th>kernel bytes</th><th>ratio</th><th>drafts right</th><th class=\"l\">ids</th></tr>";
+      "<th>steady tokens/s</th><th>inclusive tokens/s</th><th>with load tokens/s</th><th>again</th><th>first token "
+      "s</th><th>own bytes</th><th>kernel bytes</th><th>ratio</th><th>drafts right</th><th class=\"l\">ids</th></tr>";
   const auto bytes = [](double value) { return FormatBytes(static_cast<uint64_t>(value)); };
   for (const CaseFigures& f : figures) {
     out += Cat("<tr><td class=\"l\">", EscapeXml(f.arm), "</td><td class=\"l\">", EscapeXml(f.prompt), " (",
                f.prompt_tokens, ")</td><td>", f.new_tokens, "</td><td>", f.rounds.size(), "</td><td>",
                SpreadText(f.steady.spread()), "</td><td>", SpreadText(f.inclusive.spread()), "</td><td>",
-               AgainText(f.inclusive.spread()), "</td><td>", SpreadText(f.first_token.spread()), "</td>");
+               SpreadText(f.with_load.spread()), "</td><td>", AgainText(f.inclusive.spread()), "</td><td>",
+               SpreadText(f.first_token.spread()), "</td>");
     out += Cat("<td>", bytes(f.own_bytes), "</td><td>", f.kernel_bytes ? bytes(*f.kernel_bytes) : "-", "</td><td>",
                f.kernel_over_own ? ShortNumber(*f.kernel_over_own) : "-", "</td><td>",
                f.drafted == 0 ? "-" : Cat(f.drafted_right, "/", f.drafted), "</td><td class=\"l\"><code title=\"",
                f.ids_sha256, "\">", f.ids_sha256.substr(0, 12), "</code></td></tr>");
   }
-  return out + "</table></div>";
+  return out +
+         "</table></div><p class=\"note\">Medians, and in brackets the least and the most of the rounds. Steady: after "
+         "the "
+         "first token. Inclusive: with the prompt. With load: with loading the weights too. Again: where the inclusive "
+         "median of another run lies. Own and kernel bytes: read from the drives as the program and as the kernel "
+         "count; "
+         "ratio: kernel over own. Drafts right: of all that were drafted. Ids: the beginning of their SHA-256.</p>";
 }
 
 std::string About(const char* title, const std::vector<ReportLine>& lines) {

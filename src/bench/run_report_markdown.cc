@@ -14,16 +14,6 @@ std::string Number(double value, const char* format = "%.1f") {
   return text;
 }
 
-// A table cell must not end early.
-std::string Cell(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out;
-}
-
 std::string Joined(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& word : words) out += Cat(out.empty() ? "" : " ", word);
@@ -44,13 +34,27 @@ std::string FigureRow(const CaseFigures& f) {
   if (f.kernel_bytes) kernel = bytes(*f.kernel_bytes);
   if (f.kernel_over_own) kernel += Number(*f.kernel_over_own, " (%.3f)");
   const std::string drafts = f.drafted == 0 ? "-" : Cat(f.drafted_right, "/", f.drafted);
-  return Cat("| ", Cell(f.arm), " | ", Cell(f.prompt), " (", f.prompt_tokens, ") | ", f.new_tokens, " | ",
-             f.rounds.size(), " | ", SpreadText(f.steady.spread()), " | ", SpreadText(f.inclusive.spread()), " | ",
-             AgainText(f.inclusive.spread()), " | ", SpreadText(f.first_token.spread()), " | ", bytes(f.own_bytes),
-             " | ", kernel, " | ", drafts, " | `", f.ids_sha256.substr(0, 12), "` |\n");
+  return Cat("| ", MarkdownText(f.arm), " | ", MarkdownText(f.prompt), " (", f.prompt_tokens, ") | ", f.new_tokens,
+             " | ", f.rounds.size(), " | ", SpreadText(f.steady.spread()), " | ", SpreadText(f.inclusive.spread()),
+             " | ", SpreadText(f.with_load.spread()), " | ", AgainText(f.inclusive.spread()), " | ",
+             SpreadText(f.first_token.spread()), " | ", bytes(f.own_bytes), " | ", kernel, " | ", drafts, " | `",
+             f.ids_sha256.substr(0, 12), "` |\n");
 }
 
 }  // namespace
+
+std::string MarkdownText(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    if (c == '<') {
+      out += "&lt;";
+      continue;
+    }
+    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
+  }
+  return out;
+}
 
 std::string SpreadText(const Spread& s) {
   if (s.count == 0) return "-";
@@ -101,9 +105,19 @@ std::vector<ReportLine> ProtocolLines(const BenchResult& r) {
   out.push_back({"warm-up", Cat(r.warm_ups, r.warm_ups == 1 ? " run" : " runs",
                                 " of every arm before the first round, not counted")});
   out.push_back({"cold", r.cold});
+  out.push_back({"answers", r.answers});
   out.push_back({"steady", "new tokens after the first over the time after the first"});
   out.push_back(
       {"inclusive", "all new tokens over the time from the request to the last one: prompt included, loading not"});
+  out.push_back(
+      {"with load",
+       "inclusive with the time to load the weights before the request; the published inclusive rates hold the "
+       "engine's start, so this one is to be put beside them"});
+  out.push_back({"first token", "from the request to the first new token, loading not"});
+  out.push_back({"bytes",
+                 "own: what the program read from the drives, padding included; kernel: what the drives' counters say, "
+                 "with what other programs read; ratio: the second over the first"});
+  out.push_back({"drafts right", "drafted tokens that were kept, of all that were drafted"});
   out.push_back({"spread",
                  "median (least-most of the rounds); \"again\": where the median of as many new rounds lies in 99 % of "
                  "cases, if the machine stays as it is"});
@@ -113,22 +127,23 @@ std::vector<ReportLine> ProtocolLines(const BenchResult& r) {
 std::string ResultMarkdown(const BenchResult& r) {
   std::string out = "# bench run\n\n";
   if (r.state == BenchState::kVoided)
-    out += Cat("**VOIDED: no number of this run counts.** ", Cell(r.reason), "\n\n");
+    out += Cat("**VOIDED: no number of this run counts.** ", MarkdownText(r.reason), "\n\n");
   else if (r.state == BenchState::kPartial)
-    out += Cat("**PARTIAL: not all rounds were run.** ", Cell(r.reason), "\n\n");
+    out += Cat("**PARTIAL: not all rounds were run.** ", MarkdownText(r.reason), "\n\n");
   const std::vector<CaseFigures> figures = FiguresOf(r);
   if (!figures.empty()) {
     out +=
-        "| arm | prompt (tokens) | new | rounds | steady tokens/s | inclusive tokens/s | again | first token s | own "
+        "| arm | prompt (tokens) | new | rounds | steady tokens/s | inclusive tokens/s | with load tokens/s | again | "
+        "first token s | own "
         "bytes | "
-        "kernel bytes (ratio) | drafts right | ids |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+        "kernel bytes (ratio) | drafts right | ids |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
     for (const CaseFigures& f : figures) out += FigureRow(f);
     out += "\n";
   }
-  for (const std::string& warning : r.warnings) out += Cat("* warning: ", warning, "\n");
+  for (const std::string& warning : r.warnings) out += Cat("* warning: ", MarkdownText(warning), "\n");
   if (!r.warnings.empty()) out += "\n";
   for (const auto& lines : {MachineLines(r), ProtocolLines(r)})
-    for (const ReportLine& line : lines) out += Cat("* ", line.name, ": ", Cell(line.value), "\n");
+    for (const ReportLine& line : lines) out += Cat("* ", line.name, ": ", MarkdownText(line.value), "\n");
   return out;
 }
 

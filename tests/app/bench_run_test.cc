@@ -15,6 +15,7 @@
 #include "app/bench_prompts.h"
 #include "base/json.h"
 #include "bench/run_protocol.h"
+#include "io/drive_list.h"
 #include "support/process.h"
 #include "support/test_data.h"
 #include "text/tokenizer.h"
@@ -195,7 +196,7 @@ TEST(BenchRun, KeepsWhatItMeasuredWhenTheReportsCannotBeWritten) {
   };
   const auto r = test::RunProcess(DELTAFIN_PROGRAM, options);
   EXPECT_EQ(r.exit_code, 5) << r.err;
-  EXPECT_THAT(r.err, HasSubstr(out.path() + "/bench.json: cannot be written"));
+  EXPECT_THAT(r.err, HasSubstr(out.path() + "/bench.json: cannot write"));
   EXPECT_THAT(r.out, HasSubstr("| default | essay"));
   EXPECT_FALSE(fs::exists(out.path() + "/bench.json.part"));
 }
@@ -228,6 +229,46 @@ TEST(BenchRun, RefusesWhatItCannotDo) {
   EXPECT_EQ(RunBench({"--expect-file", Nano() + "/config.json"}).exit_code, 3);
   EXPECT_EQ(Bench({"run", "--model", "/nowhere"}).exit_code, 3);
   EXPECT_EQ(RunBench({"--out", "/proc/nowhere"}).exit_code, 5);
+}
+
+// A second arm that cannot start must not cost the first one's runs.
+TEST(BenchRun, ChecksEveryArmBeforeTheFirstRun) {
+  for (const char* options : {"--isa foo", "--device cuda", "--max-drafts 9", "--verify-reads", "--check-twice",
+                              "--context 100", "--memory 1MB", "--dense /nowhere", "--draft-model /nowhere"}) {
+    const test::TempFolder out;
+    const auto r = RunBench({"--arm", "good:--draft off", "--arm", std::string("bad:") + options, "--rounds", "2",
+                             "--out", out.path() + "/new"});
+    EXPECT_NE(r.exit_code, 0) << options;
+    EXPECT_THAT(r.err, HasSubstr("--arm bad: ")) << options;
+    EXPECT_FALSE(fs::exists(out.path() + "/new")) << options;
+  }
+}
+
+TEST(BenchRun, RefusesLengthsThatWouldDoNothing) {
+  for (const std::vector<std::string>& options :
+       {std::vector<std::string>{"--prompts", "long", "--lengths", "5"},
+        std::vector<std::string>{"--quick", "--lengths", "3"}, std::vector<std::string>{"--quick", "--rounds", "3"}}) {
+    const auto r = RunBench(options);
+    EXPECT_EQ(r.exit_code, 2) << r.err;
+    EXPECT_TRUE(r.out.empty());
+  }
+}
+
+// On a real drive the kernel's counter says at least what the program read, of files that were cold.
+TEST(BenchRun, CountsWhatTheKernelReadFromTheDrive) {
+  const test::TempFolder out;
+  const std::string model = out.path() + "/model";
+  fs::copy(Nano(), model, fs::copy_options::recursive);
+  const auto drive = DriveOfFolder(model);
+  if (!drive || drive->counters.empty()) GTEST_SKIP() << "the temporary files lie on no drive that the kernel counts";
+  const auto r = Bench({"run", "--model", model, "--quiet", "--threads", "1", "--prompts", "code", "--lengths", "5",
+                        "--rounds", "1", "--warm-ups", "0", "--io", "pread", "--json"});
+  ASSERT_EQ(r.exit_code, 0) << r.err;
+  const Json result = Json::parse(r.out)["results"][0];
+  ASSERT_TRUE(result["kernel_bytes"].is_number()) << r.out.substr(0, 2000);
+  const double own = result["device_bytes"].get<double>(), kernel = result["kernel_bytes"].get<double>();
+  EXPECT_GT(own, 1e6);
+  EXPECT_GE(kernel, 0.95 * own);
 }
 
 TEST(BenchPrompts, AreFixedAndLongEnough) {

@@ -107,7 +107,16 @@ TEST(ResultJson, RefusesWhatIsNone) {
         R"({"format":"deltafin-bench-run","version":1,"results":[{"prompt":"p","rounds":[1],)"
         R"("tokens_per_second_inclusive":{"values":[-1]}}]})"})
     EXPECT_FALSE(ParseBenchFile(text, "f")) << text;
-  EXPECT_TRUE(ParseBenchFile(R"({"format":"deltafin-bench-run","version":1})", "f"));
+  EXPECT_TRUE(ParseBenchFile(R"({"format":"deltafin-bench-run","version":1,"state":"partial"})", "f"));
+  const auto altered = [](auto change) {
+    Json json = ResultToJson(MakeResult());
+    change(json);
+    return ParseBenchFile(DumpJson(json), "f").has_value();
+  };
+  EXPECT_TRUE(altered([](Json&) {}));
+  EXPECT_FALSE(altered([](Json& j) { j["state"] = "banana"; }));
+  EXPECT_FALSE(altered([](Json& j) { j["results"][1]["tokens_per_second_steady"]["values"] = Json::array(); }));
+  EXPECT_FALSE(altered([](Json& j) { j["results"][1]["tokens_per_second_inclusive"]["median"] = 1000; }));
 }
 
 TEST(ResultHtml, AsksNothingOfANetworkAndEscapesNames) {
@@ -123,9 +132,40 @@ TEST(ResultHtml, AsksNothingOfANetworkAndEscapesNames) {
   EXPECT_EQ(plots, 5u);  // rates; decoding and prompt; draw of each arm's longest answer
 }
 
+// A result may come from anybody.
+TEST(Compare, PrintsNothingThatATerminalOrAPageObeys) {
+  Json json = ResultToJson(MakeResult(1, "2026-02-02T00:00:00Z"));
+  json["machine"]["system"] = "x\x1b[31m\n<img src=x onerror=y>";
+  const auto foreign = ParseBenchFile(DumpJson(json), "B.json");
+  ASSERT_TRUE(foreign);
+  const auto c = CompareResults(Parsed(MakeResult()), *foreign, "a", "a");
+  ASSERT_TRUE(c) << c.error().message();
+  const std::string text = ComparisonMarkdown(*c);
+  EXPECT_THAT(text, HasSubstr("&lt;img"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr("<img")));
+}
+
+TEST(ResultReports, SayHowTheyCountLoadingAndWhatAnswersWereComparedWith) {
+  BenchResult r = MakeResult();
+  r.answers = "compared with nothing from outside";
+  BenchRun run;
+  run.ids = {1, 2, 3};
+  run.seconds_load = 0.5;
+  run.seconds_total = 1;
+  EXPECT_DOUBLE_EQ(run.inclusive_with_load(), 2);
+  EXPECT_DOUBLE_EQ(run.inclusive(), 3);
+  EXPECT_TRUE(ResultToJson(r)["results"][0].contains("tokens_per_second_inclusive_with_load"));
+  EXPECT_EQ(ResultToJson(r)["protocol"]["answers"], r.answers);
+  for (const std::string& text : {ResultMarkdown(r), ResultHtml(r)}) {
+    EXPECT_THAT(text, HasSubstr("with load tokens/s"));
+    EXPECT_THAT(text, HasSubstr(r.answers));
+  }
+}
+
 TEST(ResultMarkdown, HasARowForEachCase) {
   const std::string text = ResultMarkdown(MakeResult());
-  EXPECT_THAT(text, HasSubstr("| a | essay (3) | 11 | 3 | 9.8 (9.71-9.9) | 7.19 (7.12-7.26) |"));
+  EXPECT_THAT(text, HasSubstr("| a | essay (3) | 11 | 3 | 9.8 (9.71-9.9) | 7.19 (7.12-7.26) | 7.19 (7.12-7.26) |"));
   EXPECT_THAT(text, HasSubstr("| 1.00 GB | 1.02 GB (1.020) |"));
 }
 
@@ -140,7 +180,12 @@ TEST(WarningsOf, NamesWhatElseRanAndWhatIsNotBalanced) {
   for (BenchRun& run : r.runs) run.kernel_bytes = {3'000'000'000};
   EXPECT_THAT(WarningsOf(r), ElementsAre(HasSubstr("other programs used 20 %"), HasSubstr("load average was 3.0"),
                                          HasSubstr("something else was reading"), HasSubstr("powersave")));
-  for (BenchRun& run : r.runs) run.kernel_bytes = {0};
+  // Also where runs are as small as those of k3-nano.
+  for (BenchRun& run : r.runs) run.own_bytes = 40'000'000, run.kernel_bytes = {60'000'000};
+  EXPECT_THAT(WarningsOf(r), testing::Contains(HasSubstr("something else was reading")));
+  for (BenchRun& run : r.runs) run.kernel_bytes = {45'000'000};
+  EXPECT_THAT(WarningsOf(r), Not(testing::Contains(HasSubstr("something else was reading"))));
+  for (BenchRun& run : r.runs) run.own_bytes = 1'000'000'000, run.kernel_bytes = {0};
   EXPECT_THAT(WarningsOf(r), testing::Contains(HasSubstr("came from memory")));
 }
 
