@@ -37,8 +37,8 @@ Status FolderLocks::Take(std::vector<std::string> folders, Kind kind) {
       held_.push_back(held);
     }
     if (flock(held.fd, (kind == Kind::kWrites ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-      return Fail(ErrorCode::kUnavailable, folder, ": expected to be alone here, got another pack, rebalance or ",
-                  "repair at work: wait for it to end, then give the command again");
+      return Fail(ErrorCode::kUnavailable, folder, ": expected to be alone here, got another setup, pack, ",
+                  "rebalance or repair at work: wait for it to end, then give the command again");
   }
   return {};
 }

@@ -1,8 +1,8 @@
-// FolderLocks: keeps two writers out of one folder: packs, rebalances, repairs.
+// FolderLocks: keeps two writers out of one folder: setups, packs, rebalances, repairs.
 //
 // The lock is on the open folder itself (flock), so nothing is left in it, and the system gives it up when the process
-// ends in whatever way. Taken before anything in the folder is read: two packs that start at the same instant must not
-// both find it empty. A file system without such locks (some network ones) gives no protection here. Move-only; one
+// ends in whatever way. Taken before anything in the folder is read, and on nothing that is ever renamed: two that start
+// at the same instant must not both find it empty. A file system without such locks (some network ones) gives no protection here. Move-only; one
 // thread. Errors: kUnavailable naming the folder.
 #pragma once
 

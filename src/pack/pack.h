@@ -18,6 +18,7 @@
 #include "base/cancel.h"
 #include "base/result.h"
 #include "pack/disk.h"
+#include "pack/folder_locks.h"
 #include "spec/model_spec.h"
 
 namespace deltafin {
@@ -44,6 +45,9 @@ struct PackOptions {
   uint64_t checksum_chunk = 0;  // of a new set; whole pages; 0: a sixteenth of a record, at most 1 MiB
   // Called for everything the user should know, as soon as it is known; the report has all of it too.
   std::function<void(const std::string&)> on_note = {};
+  // Pack only: of the caller, who may hold the model folder already (setup does); the pack's are added to them. Outlives
+  // the call; null: the pack's own, which end with it.
+  FolderLocks* locks = nullptr;
   DiskHook hook = {};  // tests
 };
 

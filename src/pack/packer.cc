@@ -27,7 +27,8 @@ void Packer::Tell(const std::string& phase) {
 
 Status Packer::Prepare() {
   // A shard that gives up its experts must not be read by another pack at the time.
-  DFIN_TRY_VOID(locks_.Take({options_.model}, options_.move ? FolderLocks::Kind::kWrites : FolderLocks::Kind::kReads));
+  FolderLocks& locks = options_.locks != nullptr ? *options_.locks : own_locks_;
+  DFIN_TRY_VOID(locks.Take({options_.model}, options_.move ? FolderLocks::Kind::kWrites : FolderLocks::Kind::kReads));
   DFIN_TRY(source_, PackSource::Open(options_.model, options_.state_folder, options_.io, cancel_));
   usage_ = options_.usage;
   if (usage_.empty() && options_.usage_of && options_.replica_bytes > 0)
@@ -37,11 +38,11 @@ Status Packer::Prepare() {
                 "--replicas: expected at least two folders, since a second copy lies on "
                 "another drive, got ",
                 options_.targets.size());
-  DFIN_TRY(setup_, PreparePack(options_, source_, locks_));
+  DFIN_TRY(setup_, PreparePack(options_, source_, locks));
   if (setup_.published) {
     // Killed while tidying up: what it was doing is done; the rest is for a generation of its own.
     DFIN_TRY_VOID(FinishPublished());
-    DFIN_TRY(setup_, PreparePack(options_, source_, locks_));
+    DFIN_TRY(setup_, PreparePack(options_, source_, locks));
   }
   for (const std::string& note : setup_.notes) Note(note);
   const SetState& state = setup_.state;

@@ -112,7 +112,7 @@ class Packer {
   const PackOptions& options_;
   const PackProgressFn& progress_fn_;
   const CancelToken cancel_;
-  FolderLocks locks_;
+  FolderLocks own_locks_;
   PackSource source_;
   PackSetup setup_;
   uint64_t largest_record_ = 0;
