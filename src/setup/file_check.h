@@ -11,12 +11,10 @@
 #include "base/bytes.h"
 #include "base/cancel.h"
 #include "base/result.h"
+#include "pack/model_file_check.h"
 #include "setup/hub_listing.h"
 
 namespace deltafin {
-
-// Files are read in such pieces; `tick` is called after each.
-inline constexpr uint64_t kCheckPieceBytes = uint64_t{4} << 20;
 
 // Size and checksum of `file`.
 Status CheckFile(const std::string& path, const HubFile& file, const std::function<void()>& tick, CancelToken cancel);
