@@ -125,6 +125,7 @@ std::string HttpResponse::Header(const std::string& name) const {
 struct HttpClient::Connection {
   CURLM* multi = nullptr;
   CURL* easy = nullptr;
+  char error[CURL_ERROR_SIZE] = {};  // what libcurl says of a failure, with names
   Connection() : multi(curl_multi_init()), easy(curl_easy_init()) {}
   ~Connection() {
     curl_easy_cleanup(easy);
@@ -249,7 +250,7 @@ struct HttpClient::Transfer {
     return {};
   }
 
-  Status Finish(CURLcode code) const {
+  Status Finish(CURLcode code, std::string_view said) const {
     if (!failed) return failed;
     const bool cut_error_text = code == CURLE_WRITE_ERROR && body_began && !body_wanted;
     if (code == CURLE_OK || cut_error_text) {
@@ -258,8 +259,11 @@ struct HttpClient::Transfer {
                     response.body_bytes);
       return {};
     }
-    const bool protocol = code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT;
-    return Fail(protocol ? ErrorCode::kInvalidArgument : ErrorCode::kIo, url, ": ", curl_easy_strerror(code));
+    // The URL's scheme was looked at before: it is the answer that libcurl knows no protocol for.
+    if (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY)
+      return Fail(ErrorCode::kIo, url, ": expected an answer in HTTP, got something else (", said, ")");
+    return Fail(code == CURLE_URL_MALFORMAT ? ErrorCode::kInvalidArgument : ErrorCode::kIo, url, ": ",
+                said.empty() ? std::string_view(curl_easy_strerror(code)) : said);
   }
 };
 
@@ -278,15 +282,23 @@ Result<std::unique_ptr<HttpClient>> HttpClient::Create(HttpClientOptions options
                              CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) != CURLUE_OK)
       return Fail(ErrorCode::kInvalidArgument, "proxy: expected a URL such as http://host:3128, or none, got ",
                   options.proxy);
+    const std::string scheme = Part(url, CURLUPART_SCHEME);
+    constexpr std::string_view kSchemes[] = {"http", "https", "socks4", "socks4a", "socks5", "socks5h"};
+    if (std::find(std::begin(kSchemes), std::end(kSchemes), scheme) == std::end(kSchemes))
+      return Fail(ErrorCode::kInvalidArgument, "proxy: expected http, https, socks4 or socks5 before ://, got ",
+                  scheme);
   }
   return std::unique_ptr<HttpClient>(new HttpClient(std::move(options)));
 }
 
-// Gives a connection back for the next transfer.
+// Gives a connection back for the next transfer, but none that a transfer failed on: what state libcurl left it in is
+// not known (after a name that was not found, 7.88 refuses options).
 struct HttpClient::ReturnConnection {
   HttpClient& client;
   std::unique_ptr<Connection> connection;
+  bool succeeded = false;
   ~ReturnConnection() {
+    if (!succeeded) return;
     const std::lock_guard lock(client.mutex_);
     if (client.idle_.size() < kMostIdle) client.idle_.push_back(std::move(connection));
   }
@@ -326,7 +338,8 @@ Status HttpClient::Configure(Connection& connection, Transfer& transfer) const {
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options_.connect_seconds * 1000));
   set(CURLOPT_TCP_KEEPALIVE, 1L);
-  set(CURLOPT_BUFFERSIZE, 256L * 1024L);
+  connection.error[0] = '\0';
+  set(CURLOPT_ERRORBUFFER, &connection.error[0]);
   set(CURLOPT_HEADERFUNCTION, &Transfer::OnHeader);
   set(CURLOPT_HEADERDATA, static_cast<void*>(&transfer));
   set(CURLOPT_WRITEFUNCTION, &Transfer::OnBody);
@@ -335,6 +348,8 @@ Status HttpClient::Configure(Connection& connection, Transfer& transfer) const {
     set(CURLOPT_NOPROXY, "*");
   else if (!options_.proxy.empty())
     set(CURLOPT_PROXY, options_.proxy.c_str());
+  // Only for speed: refused, it is as it was.
+  (void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 256L * 1024L);
   std::string range;
   if (transfer.request.range) {
     const HttpRange& r = *transfer.request.range;
@@ -367,7 +382,7 @@ Status HttpClient::Perform(Connection& connection, Transfer& transfer) {
   if (status && !transfer.body_began && code == CURLE_OK) transfer.Begin();
   curl_multi_remove_handle(connection.multi, connection.easy);
   if (!status) return status;
-  return transfer.Finish(code);
+  return transfer.Finish(code, static_cast<const char*>(connection.error));
 }
 
 Result<HttpResponse> HttpClient::Get(const HttpRequest& request, CancelToken cancel) {
@@ -377,14 +392,18 @@ Result<HttpResponse> HttpClient::Get(const HttpRequest& request, CancelToken can
   DFIN_TRY(const std::string origin, OriginOf(request.url));
   std::string url = request.url;
   std::map<std::string, std::string> redirect_headers;
+  bool all_https = true;
   for (int redirects = 0;; ++redirects) {
     DFIN_TRY(const std::string here, OriginOf(url));
     DFIN_TRY(auto connection, Take());
     ReturnConnection keep{*this, std::move(connection)};
+    all_https = all_https && url.starts_with("https:");
     Transfer transfer(request, *this, cancel, url, !request.token.empty() && here == origin);
     transfer.response.redirect_headers = redirect_headers;
     DFIN_TRY_VOID(Perform(*keep.connection, transfer));
+    keep.succeeded = true;
     HttpResponse& got = transfer.response;
+    got.all_https = all_https;
     const bool redirected = got.status >= 301 && got.status <= 308 && got.status != 304 && got.status != 305 &&
                             got.status != 306 && got.headers.contains("location");
     if (!redirected) return std::move(got);

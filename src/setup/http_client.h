@@ -60,7 +60,8 @@ struct HttpRequest {
 
 struct HttpResponse {
   int status = 0;
-  std::string url;  // after redirects
+  std::string url;         // after redirects
+  bool all_https = false;  // so were all redirects on the way
   // By name in lower case; of the last answer, and of all redirects before it (a later one replaces an earlier one).
   std::map<std::string, std::string> headers, redirect_headers;
   std::string etag;                        // without quotes and the mark of weak ones

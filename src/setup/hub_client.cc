@@ -33,8 +33,8 @@ std::string WithoutSlash(std::string url) {
 
 Status CheckRepo(const std::string& repo) {
   const size_t slash = repo.find('/');
-  bool ok = !repo.empty() && repo.size() < 200 && repo.find("..") == std::string::npos && repo.front() != '/' &&
-            repo.back() != '/' && (slash == std::string::npos || repo.find('/', slash + 1) == std::string::npos);
+  bool ok = repo.size() < 200 && slash != std::string::npos && repo.find("..") == std::string::npos &&
+            repo.front() != '/' && repo.back() != '/' && repo.find('/', slash + 1) == std::string::npos;
   for (const char c : repo)
     ok = ok && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
                 c == '_' || c == '/');
@@ -68,7 +68,8 @@ Failure StatusError(const HttpResponse& r) {
 // Decides, after each attempt of one transfer, whether there is another.
 class HubClient::Attempts {
  public:
-  Attempts(HubClient& hub, CancelToken cancel) : hub_(hub), cancel_(cancel), backoff_(Options(hub), hub.waiter_) {}
+  Attempts(HubClient& hub, CancelToken cancel)
+      : hub_(hub), cancel_(cancel), most_(Most(hub)), backoff_(Options(hub, most_), hub.waiter_) {}
 
   // Nothing when `result` is a success, its error when that is final; otherwise waits, and `again` is true.
   Status Judge(const Result<HttpResponse>& result, uint64_t bytes_received, bool* again) {
@@ -76,6 +77,7 @@ class HubClient::Attempts {
     Status status;
     std::optional<double> retry_after;
     bool transient = false;
+    if (result && result->ok()) hub_.answered_ = true;
     if (!result) {
       status = Failure(Error(result.error()));
       const ErrorCode code = result.error().code();
@@ -88,7 +90,12 @@ class HubClient::Attempts {
     if (status || !transient) return status;
     if (bytes_received >= kProgressBytes) backoff_.Progressed();
     if (hub_.options_.on_retry) hub_.options_.on_retry(status.error().message());
-    *again = backoff_.Next(retry_after, cancel_);
+    const std::optional<double> wait = backoff_.Plan(retry_after);
+    if (wait) {
+      if (hub_.options_.on_wait) hub_.options_.on_wait(backoff_.failures(), most_, *wait);
+      hub_.waiter_.Wait(*wait, cancel_);
+      *again = !cancel_.cancelled();
+    }
     if (*again) return {};
     if (cancel_.cancelled()) return Fail(ErrorCode::kCancelled, status.error().message());
     if (retry_after && *retry_after > hub_.options_.retry.most_retry_after)
@@ -97,14 +104,20 @@ class HubClient::Attempts {
   }
 
  private:
-  static RetryOptions Options(HubClient& hub) {
+  static int Most(const HubClient& hub) {
+    const int all = hub.options_.retry.attempts, first = hub.options_.first_attempts;
+    return hub.answered_ || first == 0 ? all : std::min(first, all);
+  }
+  static RetryOptions Options(HubClient& hub, int most) {
     RetryOptions options = hub.options_.retry;
+    options.attempts = most;
     options.seed += hub.next_seed_++;
     return options;
   }
 
   HubClient& hub_;
   const CancelToken cancel_;
+  const int most_;
   Backoff backoff_;
   int contradictions_ = 0;
 };
@@ -248,6 +261,7 @@ Status HubClient::FetchRange(const HubFile& file, uint64_t offset, uint64_t leng
 
 Status HubClient::FetchWhole(const HubFile& file, const RangeSink& sink, CancelToken cancel) {
   Attempts attempts(*this, cancel);
+  uint64_t most = 0;  // that an attempt brought; one that got further was no failure
   for (;;) {
     uint64_t done = 0;
     Status sink_status;
@@ -268,7 +282,8 @@ Status HubClient::FetchWhole(const HubFile& file, const RangeSink& sink, CancelT
     if (!sink_status) return sink_status;
     if (response && response->ok() && done != file.size) response = wrong_size(done);
     bool again = false;
-    DFIN_TRY_VOID(attempts.Judge(response, 0, &again));
+    DFIN_TRY_VOID(attempts.Judge(response, done - std::min(done, most), &again));
+    most = std::max(most, done);
     if (!again) return {};
   }
 }

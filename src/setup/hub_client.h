@@ -30,8 +30,12 @@ struct HubOptions {
   std::string mirror = {};
   std::string token = {};
   RetryOptions retry = {};
+  // Of retry.attempts, until the hub has answered once: a wrong name should not be waited for long. 0: all of them.
+  int first_attempts = 0;
   // Told before something is tried again; from several threads.
   std::function<void(const std::string&)> on_retry = {};
+  // Told with it: attempts in a row that brought nothing, of how many, and the seconds until the next one.
+  std::function<void(int attempts, int most, double seconds)> on_wait = {};
 };
 
 // Gets consecutive bytes of a file; `offset` is theirs in the file.
@@ -74,6 +78,7 @@ class HubClient {
   const HubOptions options_;
   std::string commit_;
   std::atomic<uint64_t> next_seed_{0};
+  std::atomic<bool> answered_{false};
 };
 
 }  // namespace deltafin

@@ -14,15 +14,21 @@ bool IsTransientError(ErrorCode code) {
   return code == ErrorCode::kIo || code == ErrorCode::kDeadline || code == ErrorCode::kCorrupt;
 }
 
-bool Backoff::Next(std::optional<double> retry_after, CancelToken cancel) {
-  if (cancel.cancelled() || ++failures_ >= options_.attempts) return false;
-  if (retry_after && *retry_after > options_.most_retry_after) return false;
+std::optional<double> Backoff::Plan(std::optional<double> retry_after) {
+  if (++failures_ >= options_.attempts) return std::nullopt;
+  if (retry_after && *retry_after > options_.most_retry_after) return std::nullopt;
   const double full = std::min(options_.most_seconds, options_.first_seconds * std::ldexp(1.0, failures_ - 1));
   double wait = full * std::uniform_real_distribution<double>(0.5, 1.0)(random_);
   // Not before the server said, and not all at once then.
   if (retry_after) wait = std::max(wait, *retry_after + 0.1 * wait);
-  waiter_.Wait(wait, cancel);
-  return !cancel.cancelled();
+  return wait;
+}
+
+bool Backoff::Next(std::optional<double> retry_after, CancelToken cancel) {
+  if (cancel.cancelled()) return false;
+  const std::optional<double> wait = Plan(retry_after);
+  if (wait) waiter_.Wait(*wait, cancel);
+  return wait && !cancel.cancelled();
 }
 
 }  // namespace deltafin

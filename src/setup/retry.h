@@ -35,8 +35,10 @@ class Backoff {
 
   // The last attempt brought data.
   void Progressed() { failures_ = 0; }
-  // Waits before the next attempt. False, at once, when there is none: too many failures, a Retry-After that is too
-  // long, or cancelled.
+  // After a failure: the seconds to wait before the next attempt. Empty when there is none: too many failures, or a
+  // Retry-After that is too long.
+  std::optional<double> Plan(std::optional<double> retry_after);
+  // Plans, and waits that long. False when there is no next attempt, or cancelled.
   bool Next(std::optional<double> retry_after, CancelToken cancel);
   int failures() const { return failures_; }
 

@@ -159,9 +159,64 @@ TEST(Url, ATokenNeverCrossesTheNetworkUnprotected) {
   EXPECT_FALSE(HubClient::Create(**http, waiter, options));
   options.endpoint = "https://hub.example";
   EXPECT_TRUE(HubClient::Create(**http, waiter, options));
-  for (const char* repo : {"", "a/b/c", "../x", "a b", "/a", "a/", "a/..b"}) {
+  for (const char* repo : {"", "model", "a/b/c", "../x", "a b", "/a", "a/", "a/..b"}) {
     options.repo = repo;
     EXPECT_FALSE(HubClient::Create(**http, waiter, options)) << repo;
+  }
+}
+
+// A label of more than 63 letters is nowhere, and no server is asked for it.
+std::string Nowhere() { return "http://" + std::string(70, 'a') + ".invalid"; }
+
+TEST_F(HttpClientTest, AHostThatIsNotFoundIsTriedAgainAndNamed) {
+  HttpClientOptions http_options;
+  http_options.proxy = "none";
+  const auto http = HttpClient::Create(http_options);
+  NoWaiter waiter;
+  HubOptions options;
+  options.endpoint = Nowhere();
+  options.repo = HubServer::kRepo;
+  options.retry.attempts = 4;
+  const auto hub = HubClient::Create(**http, waiter, options);
+  const auto listing = (*hub)->List("", {});
+  ASSERT_FALSE(listing);
+  EXPECT_EQ(listing.error().code(), ErrorCode::kIo);
+  EXPECT_NE(listing.error().message().find("resolve host"), std::string::npos) << listing.error().message();
+  EXPECT_NE(listing.error().message().find("tried 4 times"), std::string::npos) << listing.error().message();
+  EXPECT_EQ(waiter.waits().size(), 3u);
+}
+
+TEST_F(HttpClientTest, AProxyThatIsNotFoundIsTriedAgainAndNamed) {
+  HttpClientOptions http_options;
+  http_options.proxy = Nowhere() + ":3128";
+  const auto http = HttpClient::Create(http_options);
+  NoWaiter waiter;
+  HubOptions options;
+  options.endpoint = "http://hub.invalid";
+  options.repo = HubServer::kRepo;
+  options.retry.attempts = 4;
+  const auto hub = HubClient::Create(**http, waiter, options);
+  const auto listing = (*hub)->List("", {});
+  ASSERT_FALSE(listing);
+  EXPECT_NE(listing.error().message().find("resolve proxy"), std::string::npos) << listing.error().message();
+  EXPECT_NE(listing.error().message().find("tried 4 times"), std::string::npos) << listing.error().message();
+}
+
+TEST_F(HttpClientTest, AClientWorksOnAfterATransferThatFailed) {
+  HttpClientOptions options;
+  options.proxy = "none";
+  const auto client = HttpClient::Create(options);
+  HttpRequest nowhere, here;
+  nowhere.url = Nowhere();
+  here.url = server_.url() + File("config.json");
+  for (int i = 0; i < 3; ++i) {
+    const auto failed = (*client)->Get(nowhere, {});
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().code(), ErrorCode::kIo) << failed.error().message();
+    const auto got = (*client)->Get(here, {});
+    ASSERT_TRUE(got) << got.error().message();
+    EXPECT_EQ(got->status, 200);
+    EXPECT_FALSE(got->all_https);
   }
 }
 

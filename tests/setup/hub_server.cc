@@ -233,7 +233,7 @@ bool HubServer::Send(int fd, const HubAnswer& answer) {
   size_t bytes = answer.body.size();
   if (answer.cut_at) bytes = std::min(bytes, *answer.cut_at);
   if (answer.stall_at) bytes = std::min(bytes, *answer.stall_at);
-  const std::string all = head + answer.body.substr(0, bytes);
+  const std::string all = answer.raw.empty() ? head + answer.body.substr(0, bytes) : answer.raw;
   for (size_t done = 0; done < all.size() && !stop_;) {
     pollfd waiting{fd, POLLOUT, 0};
     if (poll(&waiting, 1, kPollMs) <= 0) continue;
@@ -248,7 +248,7 @@ bool HubServer::Send(int fd, const HubAnswer& answer) {
     char byte = 0;
     if (poll(&waiting, 1, kPollMs) > 0 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0) return false;
   }
-  return !answer.cut_at;
+  return !answer.cut_at && answer.raw.empty();
 }
 
 }  // namespace deltafin::test

@@ -32,6 +32,7 @@ struct HubAnswer {
   int status = 200;
   std::map<std::string, std::string> headers;
   std::string body;
+  std::string raw = {};            // sent instead of all that, when it is not ""
   std::optional<size_t> cut_at;    // the connection ends after so many bytes of the body
   std::optional<size_t> stall_at;  // nothing more comes, and the connection stays open
 };

@@ -35,6 +35,17 @@ TEST(Backoff, DoesNotComeBackBeforeTheServerSaid) {
   EXPECT_LE(waiter.waits().at(0), 8.0);
 }
 
+TEST(Backoff, FortyFiveAttemptsTakeAboutHalfAnHour) {
+  NoWaiter waiter;
+  Backoff backoff({.attempts = 45, .first_seconds = 1, .most_seconds = 60, .most_retry_after = 900, .seed = 5}, waiter);
+  while (backoff.Next({}, {})) {
+  }
+  double sum = 0;
+  for (const double wait : waiter.waits()) sum += wait;
+  EXPECT_GT(sum, 20 * 60);
+  EXPECT_LT(sum, 40 * 60);
+}
+
 TEST(Backoff, DoesNotWaitForHours) {
   NoWaiter waiter;
   Backoff backoff({}, waiter);
