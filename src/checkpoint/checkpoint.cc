@@ -13,6 +13,7 @@
 #include "checkpoint/integrity.h"
 #include "checkpoint/stream_manifest.h"
 #include "checkpoint/tensor_directory.h"
+#include "checkpoint/unfinished_download.h"
 
 namespace deltafin {
 namespace {
@@ -189,6 +190,7 @@ struct Checkpoint::State {
   std::vector<DriveInfo> drives;
   std::vector<int32_t> shard_drives;  // [shards]
 
+  static Result<std::unique_ptr<State>> Open(const CheckpointOptions& options);
   void TakePlaces(const TensorDirectory& directory, CheckpointPlaces places);
   void FindDrives(const std::string& given_folder);
   const ExpertPlace& Expert(ExpertKey key) const;
@@ -236,6 +238,17 @@ void Checkpoint::State::FindDrives(const std::string& given_folder) {
 
 Result<Checkpoint> Checkpoint::Open(const CheckpointOptions& options) {
   DFIN_TRY_VOID(CheckCheckpointFolder(options.folder));
+  Result<std::unique_ptr<State>> opened = State::Open(options);
+  if (opened) return Checkpoint(std::move(*opened));
+  // Files that are still to come are no damage.
+  const ErrorCode code = opened.error().code();
+  if (code == ErrorCode::kNotFound || code == ErrorCode::kCorrupt)
+    if (const std::string unfinished = UnfinishedDownload(options.folder); !unfinished.empty())
+      return Fail(ErrorCode::kNotFound, unfinished);
+  return Failure(std::move(opened.error()));
+}
+
+Result<std::unique_ptr<Checkpoint::State>> Checkpoint::State::Open(const CheckpointOptions& options) {
   const std::string config_path = options.folder + "/config.json";
   DFIN_TRY(const std::string config_text, ReadModelFile(config_path, kMaxConfigBytes));
   auto state = std::make_unique<State>();
@@ -273,7 +286,7 @@ Result<Checkpoint> Checkpoint::Open(const CheckpointOptions& options) {
   }
   state->TakePlaces(directory, std::move(*places));
   state->FindDrives(options.folder);
-  return Checkpoint(std::move(state));
+  return state;
 }
 
 Checkpoint::Checkpoint(std::unique_ptr<State> state) : state_(std::move(state)) {}

@@ -12,6 +12,7 @@
 #include "checkpoint/presence_map.h"
 #include "checkpoint/shard_file.h"
 #include "checkpoint/tensor_directory.h"
+#include "checkpoint/unfinished_download.h"
 #include "spec/memory_math.h"
 
 namespace deltafin {
@@ -28,6 +29,8 @@ class Inspector {
   FolderReport Run() {
     for (const char* name : {"tiktoken.model", "tokenizer_config.json", "generation_config.json"})
       report_.tokenizer_files.push_back({name, StampFile(Path(name)).has_value()});
+    report_.unfinished = UnfinishedDownload(report_.folder);
+    if (!report_.unfinished.empty()) Problem(report_.unfinished);
     if (ReadConfig()) {
       FindStream();
       FindExpertSet();

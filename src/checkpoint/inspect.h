@@ -61,6 +61,7 @@ struct FolderReport {
   int64_t tensors_missing = 0;
   int64_t tensors_in_set = 0;                 // in no shard, but in the expert set
   std::vector<std::string> examples_missing;  // the first few names
+  std::string unfinished;                     // a sentence when a download into the folder has begun and has not ended
   std::optional<StreamReport> stream;         // empty: the folder is no such folder
   std::optional<ExpertSetReport> expert_set;  // empty: the shards are where experts should be
   std::vector<FileReport> tokenizer_files;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/units.h"
 #include "pack/disk.h"
@@ -9,19 +10,29 @@
 
 namespace deltafin {
 
-Result<std::vector<std::string>> PrepareFolders(const std::vector<PackTarget>& targets) {
-  if (targets.empty()) return Fail(ErrorCode::kInvalidArgument, "--to: expected at least one folder, got none");
+Status CheckTargets(const std::vector<PackTarget>& targets) {
+  if (targets.empty())
+    return Fail(ErrorCode::kInvalidArgument, "folders of the set: expected at least one folder, got none");
   constexpr size_t kMostDrives = 64;
   if (targets.size() > kMostDrives)
-    return Fail(ErrorCode::kInvalidArgument, "--to: expected at most ", kMostDrives, " folders, got ", targets.size());
-  for (const PackTarget& target : targets) DFIN_TRY_VOID(CheckFolderCanBe(target.folder));
+    return Fail(ErrorCode::kInvalidArgument, "folders of the set: expected at most ", kMostDrives, " folders, got ",
+                targets.size());
+  std::set<std::string> folders;
+  for (const PackTarget& target : targets) {
+    DFIN_TRY_VOID(CheckFolderCanBe(target.folder));
+    if (std::string folder = FullPath(target.folder); !folders.insert(folder).second)
+      return Fail(ErrorCode::kInvalidArgument, "folders of the set: ", folder,
+                  ": expected each folder once, got it twice");
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> PrepareFolders(const std::vector<PackTarget>& targets) {
+  DFIN_TRY_VOID(CheckTargets(targets));
   std::vector<std::string> folders;
   for (const PackTarget& target : targets) {
     DFIN_TRY_VOID(MakeWritableFolder(target.folder));
-    std::string folder = FullPath(target.folder);
-    if (std::find(folders.begin(), folders.end(), folder) != folders.end())
-      return Fail(ErrorCode::kInvalidArgument, "--to: ", folder, ": expected each folder once, got it twice");
-    folders.push_back(std::move(folder));
+    folders.push_back(FullPath(target.folder));
   }
   return folders;
 }

@@ -16,6 +16,8 @@
 
 namespace deltafin {
 
+// That they can be: 1 to 64, each once. Makes nothing.
+Status CheckTargets(const std::vector<PackTarget>& targets);
 // Target folders with their full paths: made, writable, each once. Nothing is made when one of them cannot be.
 Result<std::vector<std::string>> PrepareFolders(const std::vector<PackTarget>& targets);
 // Sentences about folders that share a device.

@@ -41,9 +41,11 @@ class FolderSource final : public ModelSource {
     std::error_code failed;
     for (fs::recursive_directory_iterator it(folder_, failed), end; !failed && it != end; it.increment(failed)) {
       if (cancel.cancelled()) return Fail(ErrorCode::kCancelled, folder_, ": stopped");
-      if (!it->is_regular_file()) continue;
       struct stat info {};
-      if (stat(it->path().c_str(), &info) != 0) continue;
+      if (stat(it->path().c_str(), &info) != 0)
+        return Fail(ErrorCode::kIo, it->path().string(), ": ", std::strerror(errno),
+                    ": expected a file, a folder or a link to one: mend or remove it");
+      if (!S_ISREG(info.st_mode)) continue;
       HubFile file;
       file.path = fs::path(it->path()).lexically_relative(folder_).generic_string();
       if (file.path.ends_with(".part") || file.path.find(".part-") != std::string::npos) continue;

@@ -26,8 +26,9 @@ namespace deltafin {
 
 struct SetupOptions {
   std::string to;
-  bool any_model = false;  // also what is no Kimi K3: a drafting model
-  bool dry_run = false;    // asks and computes, writes nothing
+  bool any_model = false;     // also what is no Kimi K3: a drafting model
+  bool dry_run = false;       // asks and computes, writes nothing
+  bool verify_again = false;  // reads files too that were verified and have the same size and time since
   int connections = 8;
   uint64_t range_bytes = uint64_t{32} << 20;
   // Model, move and hook of it are filled in; no targets: nothing is packed.
@@ -38,7 +39,8 @@ struct SetupOptions {
 };
 
 struct SetupProgress {
-  std::string phase;  // "checking NAME", "fetching NAME", "verifying NAME", "packing"
+  std::string phase;  // "reading the file list", "checking", "fetching", "verifying", "packing", ...
+  std::string name;   // of the file, where there is one
   uint64_t files_done = 0, files_total = 0;
   uint64_t bytes_done = 0, bytes_total = 0;
   uint64_t bytes_received = 0;  // by this call
@@ -51,9 +53,13 @@ struct SetupSpace {
 };
 
 struct SetupReport {
-  std::string source, commit;
+  std::string source;
+  bool of_folder = false;  // the source is one: no commit, no listed checksums, every file was compared with its own
+  std::string commit;
   std::vector<HubFile> files;
   uint64_t files_fetched = 0, files_there = 0;
+  uint64_t files_unread = 0;  // of those there: verified by an earlier call, the same size and time since
+  uint64_t files_moved = 0;   // of those there: shards that gave up their experts, so they are not compared
   uint64_t bytes_total = 0, bytes_received = 0;
   std::vector<SetupSpace> space;
   std::optional<PackReport> pack;

@@ -54,9 +54,10 @@ std::map<uint32_t, Known> Fold(const std::vector<SetupEntry>& entries, const std
   return known;
 }
 
-bool HasSize(const std::string& path, uint64_t size) {
+// Size alone says nothing: a partial file has its full size from the beginning.
+bool IsAsItWas(const std::string& path, uint64_t size, int64_t modified_ns) {
   const Result<FileStamp> stamp = StampFile(path);
-  return stamp && stamp->bytes == size;
+  return stamp && *stamp == FileStamp{size, modified_ns};
 }
 
 bool GaveUpExperts(const SetupFile& file) {
@@ -67,9 +68,10 @@ bool GaveUpExperts(const SetupFile& file) {
 
 Status FindState(const Known& known, SetupFile& file) {
   if (!FileExists(file.path)) {
-    const bool part_is_whole = known.verified_ns && HasSize(file.path + ".part", file.file.size);
-    file.state = part_is_whole ? SetupFile::State::kPartVerified : SetupFile::State::kMissing;
+    const bool verified = known.verified_ns && IsAsItWas(file.path + ".part", file.file.size, *known.verified_ns);
+    file.state = verified ? SetupFile::State::kPartVerified : SetupFile::State::kMissing;
     // A verified file that is gone was taken away: nothing of it is left.
+    file.was_taken_away = known.verified_ns && !verified;
     if (!known.verified_ns) file.present = Joined(known.ranges);
     return {};
   }

@@ -18,7 +18,7 @@ namespace deltafin {
 struct SetupFile {
   enum class State : uint8_t {
     kMissing,       // to be fetched; `present` says what a partial file has
-    kPartVerified,  // only its name is missing
+    kPartVerified,  // only its name is missing: the partial file is as it was when it was verified
     kUnchecked,     // there, with the right size
     kThere,
     kMoved,  // a shard that gave up its experts
@@ -29,7 +29,10 @@ struct SetupFile {
   bool is_shard = false;
   State state = State::kMissing;
   std::vector<HttpRange> present = {};  // sorted, apart from each other
+  // Missing, although the journal says that it was verified: that must be taken back before anything of it is fetched.
+  bool was_taken_away = false;
 
+  bool has_checksum() const { return !file.sha256.empty() || !file.git_sha1.empty(); }
   bool there() const { return state == State::kThere || state == State::kMoved; }
 };
 

@@ -16,11 +16,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "checkpoint/unfinished_download.h"
 #include "pack/disk.h"
 
 namespace deltafin {
-
-inline constexpr const char* kSetupJournalName = "deltafin-setup.journal";
 
 struct SetupEntry {
   enum class Kind : uint8_t {

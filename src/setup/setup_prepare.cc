@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "checkpoint/hex.h"
 #include "checkpoint/shard_file.h"
+#include "pack/target_folders.h"
 #include "setup/setup_run.h"
 #include "setup/setup_space.h"
 
@@ -20,9 +21,30 @@ Status SetupRun::CheckOptions() const {
                 options_.range_bytes);
   if (packs() && options_.any_model)
     return Fail(ErrorCode::kInvalidArgument, "only the experts of a Kimi K3 model can be packed");
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(options_.to, ignored) && !std::filesystem::exists(options_.to, ignored))
+    return Fail(ErrorCode::kInvalidArgument, options_.to,
+                ": expected a folder, got a link that leads nowhere: make the folder that it names, or remove it");
   DFIN_TRY_VOID(CheckFolderCanBe(options_.to));
-  for (const PackTarget& target : options_.pack.targets) DFIN_TRY_VOID(CheckFolderCanBe(target.folder));
-  return {};
+  if (packs()) DFIN_TRY_VOID(CheckTargets(options_.pack.targets));
+  return CheckNotNested();
+}
+
+// A copy into its own source would be part of the source at the next call.
+Status SetupRun::CheckNotNested() const {
+  const Json identity = source_.Identity();
+  if (!identity.contains("folder")) return {};
+  const std::string from = identity["folder"].get<std::string>() + "/", to = FullPath(options_.to) + "/";
+  if (!from.starts_with(to) && !to.starts_with(from)) return {};
+  return Fail(ErrorCode::kInvalidArgument, options_.to, ": expected a folder that is not in ", source_.Name(),
+              ", and does not hold it, got one of these: give another folder with --to");
+}
+
+// Before anything in the folder is read, until the end. One that is not there yet is locked when it is made.
+Status SetupRun::Lock() {
+  if (options_.dry_run) return {};
+  locked_ = FileExists(options_.to);
+  return locks_.Take({options_.to}, FolderLocks::Kind::kWrites);
 }
 
 Status SetupRun::ReadJournal() {
@@ -67,6 +89,14 @@ Status SetupRun::List() {
   for (const std::string& name : left_out) Note(name + ": left out: files of that name are deltafin's own");
   if (files_.empty()) return Fail(ErrorCode::kNotFound, source_.Name(), ": has no files to fetch");
   DFIN_TRY_VOID(FindStates(contents_ ? contents_->entries : std::vector<SetupEntry>(), files_));
+  TakeKnownChecksums();
+  for (SetupFile& file : files_) {
+    if (file.state != SetupFile::State::kThere) continue;
+    if (options_.verify_again)
+      file.state = SetupFile::State::kUnchecked;
+    else
+      ++report_.files_unread;
+  }
   progress_.files_total = files_.size();
   for (const SetupFile& file : files_) {
     progress_.bytes_total += file.file.size;
@@ -77,7 +107,8 @@ Status SetupRun::List() {
     for (const HttpRange& range : file.present) done_before_ += static_cast<int64_t>(range.length);
   }
   report_.source = source_.Name();
-  report_.commit = listing_.commit;
+  report_.of_folder = source_.Identity().contains("folder");
+  if (!report_.of_folder) report_.commit = listing_.commit;
   report_.bytes_total = progress_.bytes_total;
   for (const SetupFile& file : files_) report_.files.push_back(file.file);
   return {};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "pack/folder_locks.h"
 #include "setup/fetcher.h"
 #include "setup/setup.h"
 #include "setup/setup_files.h"
@@ -26,14 +27,18 @@ class SetupRun {
  private:
   // What is to be done (setup_prepare.cc).
   Status CheckOptions() const;
+  Status CheckNotNested() const;
+  Status Lock();
   Status ReadJournal();
   Status List();
   Status ReadConfig();
   Status CheckSpace();
+  void TakeKnownChecksums();
   std::string Header() const;
 
   // Doing it (setup_run.cc).
   Status Begin();
+  Status ForgetTakenAway();
   Status NameVerifiedParts();
   Status CheckThere();
   Status Fetch(bool shards);
@@ -41,18 +46,22 @@ class SetupRun {
   Status WaitFor(Fetcher& fetcher, size_t i, const SetupFile& file);
   Status Publish(Fetcher& fetcher, size_t i, SetupFile& file);
   Status CheckIndex();
+  Status KeepList();
   Status PackNow();
   Status OpenAll() const;
+  Status OpenSet() const;
 
   bool packs() const { return !options_.pack.targets.empty(); }
   bool moves() const { return packs() && !options_.keep_shards; }
   void Note(const std::string& text);
-  void Tell(const std::string& phase);
+  void Tell(const std::string& phase, const std::string& name = "");
 
   ModelSource& source_;
   const SetupOptions& options_;
   const SetupProgressFn& progress_fn_;
   const CancelToken cancel_;
+  FolderLocks locks_;
+  bool locked_ = false;  // before the journal was read
   std::optional<SetupJournal::Contents> contents_;
   std::unique_ptr<SetupJournal> journal_;
   HubListing listing_;

@@ -1,17 +1,21 @@
 // Killed at any point, setup loses nothing that counts: the same call ends with the same bytes, and meanwhile no file
 // has its final name with other contents than the repository's.
 //
-// A child process runs it and kills itself with SIGKILL before its n-th change on a drive, n drawn at random.
+// A child process runs it and kills itself with SIGKILL before its n-th change on a drive, n drawn at random, or is
+// killed after a random time.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <random>
+#include <thread>
 
 #include "base/platform.h"
+#include "checkpoint/shard_file.h"
 #include "pack/pack_case.h"
 #include "setup/setup_case.h"
 
@@ -41,6 +45,18 @@ bool RunAndKill(const Work& work, int step) {
   return WIFSIGNALED(status);
 }
 
+// The same at any time, not only before a change.
+bool RunAndKillAfter(const Work& work, std::chrono::microseconds time) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(work({}) ? 0 : 1);
+  std::this_thread::sleep_for(time);
+  kill(pid, SIGKILL);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+  return WIFSIGNALED(status);
+}
+
 class SetupInterrupted : public testing::Test {
  protected:
   // `files` tells what is compared at the end; `check` looks at every state in between.
@@ -48,10 +64,13 @@ class SetupInterrupted : public testing::Test {
                  const std::function<std::map<std::string, std::string>()>& files, const std::function<void()>& check) {
     clear();
     std::atomic<int> changes{0};
+    const auto begin = std::chrono::steady_clock::now();
     const Result<SetupReport> undisturbed = work([&](DiskStep, const std::string&) -> Status {
       ++changes;
       return {};
     });
+    const auto whole =
+        std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
     ASSERT_TRUE(undisturbed) << undisturbed.error().message();
     const std::map<std::string, std::string> expected = files();
     std::mt19937_64 random(seed);
@@ -60,7 +79,8 @@ class SetupInterrupted : public testing::Test {
       const int step = std::uniform_int_distribution<int>(1, changes.load())(random);
       SCOPED_TRACE("killed before change " + std::to_string(step) + " of about " + std::to_string(changes.load()));
       clear();
-      killed += RunAndKill(work, step) ? 1 : 0;
+      const std::chrono::microseconds time(std::uniform_int_distribution<int64_t>(0, whole)(random));
+      killed += (i % 2 == 0 ? RunAndKill(work, step) : RunAndKillAfter(work, time)) ? 1 : 0;
       check();
       if (i % 3 == 0) {
         RunAndKill(work, std::max(1, step / 2));
@@ -95,6 +115,20 @@ TEST_F(SetupInterrupted, ADownloadEndsByteEqual) {
       });
 }
 
+// "", or a file that is neither the repository's nor a shard of it that says where its experts went.
+std::string WrongOrNotEmptied(const std::map<std::string, std::string>& expected, const std::string& folder) {
+  if (!fs::exists(folder)) return "";
+  for (const auto& [name, contents] : FilesIn(folder)) {
+    if (name.ends_with(".part") || name.find(".part-") != std::string::npos || name.starts_with("deltafin-")) continue;
+    if (!expected.contains(name)) return name + " is too much";
+    if (expected.at(name) == contents) continue;
+    const auto shard = ReadShardHeader(folder + "/" + name);
+    if (!shard || shard->header.metadata(kExpertsMovedTo).empty()) return name + " differs";
+    if (shard->header.file_bytes() != contents.size()) return name + " is not whole";
+  }
+  return "";
+}
+
 TEST_F(SetupInterrupted, ADownloadIntoAPackedSetEndsByteEqual) {
   PackCase c;
   HubServer server(HubServer::FilesOf(c.model()));
@@ -121,7 +155,7 @@ TEST_F(SetupInterrupted, ADownloadIntoAPackedSetEndsByteEqual) {
         fs::remove_all(to);
         for (const std::string& drive : c.drives(2)) fs::remove_all(drive);
       },
-      files, [] {});
+      files, [&] { EXPECT_EQ(WrongOrNotEmptied(server.files(), to), ""); });
   EXPECT_EQ(c.InSet(c.drives(2)), c.originals());
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "checkpoint/model_files.h"
 #include "setup/setup_journal.h"
 
 namespace deltafin::test {
@@ -51,6 +52,7 @@ SetupOptions OptionsFor(const std::string& folder) {
 std::map<std::string, std::string> FilesIn(const std::string& folder) {
   std::map<std::string, std::string> files = HubServer::FilesOf(folder);
   files.erase(kSetupJournalName);
+  files.erase(kModelFilesName);
   return files;
 }
 

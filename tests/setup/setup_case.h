@@ -45,7 +45,7 @@ struct HubAccess {
 
 // Ranges of 64 KiB, three connections, any model.
 SetupOptions OptionsFor(const std::string& folder);
-// All files below, without the journal, whose times differ.
+// All files below, without the journal, whose times differ, and the list of checksums.
 std::map<std::string, std::string> FilesIn(const std::string& folder);
 // "" when equal, else what differs first.
 std::string FirstDifference(const std::map<std::string, std::string>& expected,
