@@ -104,6 +104,7 @@ Json ReportJson(const FolderReport& r) {
   out["shards_missing"] = r.shards_missing;
   out["shards_damaged"] = r.shards_damaged;
   out["shards_moved"] = r.shards_moved;
+  out["unfinished_download"] = r.unfinished.empty() ? Json() : Json(r.unfinished);
   out["stream"] = r.stream ? StreamJson(*r.stream) : Json();
   out["expert_set"] = r.expert_set ? ExpertSetJson(*r.expert_set) : Json();
   out["shards"] = Json::array();
@@ -139,6 +140,7 @@ void PrintShards(const FolderReport& r) {
   for (const ShardReport& shard : r.shards) {
     const bool faulty = !shard.problem.empty() || (!shard.present && shard.needed);
     if (!faulty && r.shards.size() > kShardsShown) continue;
+    if (!shard.present && !r.unfinished.empty()) continue;  // still to come
     if (++shown > kShardsShown) {
       std::printf("  ... (--json lists all)\n");
       break;
@@ -198,12 +200,16 @@ void PrintReport(const FolderReport& r) {
     std::printf("tensors        %lld of %lld present%s\n", static_cast<long long>(r.text_tensors - r.tensors_missing),
                 static_cast<long long>(r.text_tensors), in_set.c_str());
   }
-  for (const std::string& name : r.examples_missing) std::printf("  missing %s\n", Printable(name).c_str());
+  for (const std::string& name : r.unfinished.empty() ? r.examples_missing : std::vector<std::string>())
+    std::printf("  missing %s\n", Printable(name).c_str());
   std::printf("tokenizer     ");
   for (const FileReport& file : r.tokenizer_files)
     std::printf(" %s%s", file.name.c_str(), file.present ? "" : " (missing)");
   std::printf("\n");
-  for (const std::string& problem : r.problems) std::printf("problem: %s\n", Printable(problem).c_str());
+  // A shard's own problem stands in its line.
+  for (const std::string& problem : r.problems)
+    if (std::ranges::none_of(r.shards, [&](const ShardReport& shard) { return shard.problem == problem; }))
+      std::printf("problem: %s\n", Printable(problem).c_str());
   if (r.stream && r.complete) {
     std::printf("ready to run while the hub can be reached; with --offline only experts that were fetched are there\n");
     return;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/commands.h"
 #include "app/common_options.h"
@@ -27,11 +28,16 @@ struct SetupCommandOptions {
                                                  state_dir;
   std::vector<std::string> pack_to;
   int connections = 8;
+  std::optional<int> fetch_attempts;
   double stall_seconds = 30;
   bool dense_only = false, revision_given = false;
   bool cache = false, compact = false, keep_shards = false, any_model = false, dry_run = false, json = false,
-       quiet = false, no_state = false;
+       verify_again = false, quiet = false, no_state = false;
 };
+
+// Tries that bring nothing until a fetch has failed, before the hub answered once and after: an overnight download
+// outlives a router that is started again.
+constexpr int kFirstAttempts = 8, kAttempts = 45;
 
 Failure Refuse(const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); }
 
@@ -39,9 +45,12 @@ Status CheckSetupOptions(const SetupCommandOptions& o, const CLI::App& app) {
   if (o.cache && (o.repo.empty() || !o.to.empty() || !o.pack_to.empty() || !o.from_folder.empty()))
     return Refuse("--from-cache: goes with --repo, and copies nothing: no --to, --pack-to or --from-folder");
   if (!o.cache && o.repo.empty() == o.from_folder.empty())
-    return Refuse("expected one of --repo OWNER/NAME and --from-folder DIR");
+    return Refuse(
+        "expected one of --repo OWNER/NAME, --from-folder DIR, and, for what the hub's own tools fetched, --from-cache "
+        "with --repo");
   if (!o.cache && o.to.empty()) return Refuse("--to: expected the folder that the model goes to, got none");
-  for (const char* name : {"--revision", "--endpoint", "--mirror", "--token-file", "--proxy", "--rate", "--stall"}) {
+  for (const char* name :
+       {"--revision", "--endpoint", "--mirror", "--token-file", "--proxy", "--rate", "--stall", "--fetch-attempts"}) {
     const bool of_cache = std::string(name) == "--revision" && o.cache;
     if (app.count(name) > 0 && !of_cache && (o.cache || !o.from_folder.empty()))
       return Refuse(std::string(name) + ": only where a hub is asked, with --repo");
@@ -59,6 +68,10 @@ Status CheckSetupOptions(const SetupCommandOptions& o, const CLI::App& app) {
                       ": goes with --repo and --to, and without --pack-to, --from-cache, --any-model and --dry-run"));
   if (streamed && app.count("--range") > 0)
     return Refuse("--range: not where experts are fetched one by one (--dense-only): leave it out");
+  if (!o.state_dir.empty() && (streamed || o.any_model || (o.dry_run && o.pack_to.empty())))
+    return Refuse("--state-dir: nothing is kept there with --dense-only, --any-model or --dry-run: leave it out");
+  if (o.verify_again && (streamed || o.cache))
+    return Refuse("--verify-again: only where whole files are fetched: leave it out");
   if (!(o.stall_seconds > 0)) return Refuse("--stall: expected more than 0 seconds");
   return {};
 }
@@ -76,6 +89,7 @@ Result<SetupOptions> ToSetupOptions(const SetupCommandOptions& o) {
   options.to = o.to;
   options.any_model = o.any_model;
   options.dry_run = o.dry_run;
+  options.verify_again = o.verify_again;
   options.connections = o.connections;
   options.keep_shards = o.keep_shards;
   DFIN_TRY(options.range_bytes, SizeOption(o.range, "--range"));
@@ -137,6 +151,9 @@ Result<int> RunSetup(const SetupCommandOptions& o) {
   hub_options.endpoint = o.endpoint;
   hub_options.mirror = o.mirror;
   hub_options.on_retry = [&](const std::string& reason) { view.Retry(reason); };
+  hub_options.on_wait = [&](int attempts, int most, double) { view.Waiting(attempts, most); };
+  hub_options.retry.attempts = o.fetch_attempts.value_or(kAttempts);
+  hub_options.first_attempts = o.fetch_attempts ? 0 : kFirstAttempts;
   if (!o.token_file.empty()) {
     DFIN_TRY(hub_options.token, ReadToken(o.token_file));
   }
@@ -209,6 +226,7 @@ Result<int> RunFromCache(const SetupCommandOptions& o) {
   if (check.faults.empty() && !o.any_model) {
     CheckpointOptions options;
     options.folder = snapshot.folder;
+    if (!o.no_state) options.index_cache_folder = o.state_dir.empty() ? DefaultStateFolder() : o.state_dir;
     options.cancel = interrupt.token();
     if (const Result<Checkpoint> opened = Checkpoint::Open(options); !opened)
       check.faults.push_back(opened.error().message());
@@ -231,6 +249,10 @@ void AddHubOptions(CLI::App* app, SetupCommandOptions& o) {
   app->add_option("--connections", o.connections, "Ranges fetched at a time, 1 to 64 (8)")->check(CLI::Range(1, 64));
   app->add_option("--rate", o.rate, "Most bytes a second, of all connections together, e.g. 50MB/s")->type_name("SIZE");
   app->add_option("--range", o.range, "Bytes asked for in one request (32MiB)")->type_name("SIZE");
+  app->add_option("--fetch-attempts", o.fetch_attempts,
+                  "Tries in a row that bring nothing until a fetch has failed (45: about half an hour; 8 for the first "
+                  "answer)")
+      ->check(CLI::Range(1, 1000));
   app->add_option("--stall", o.stall_seconds, "Seconds without data until a connection is given up (30)")
       ->type_name("SECONDS");
 }
@@ -260,6 +282,8 @@ Command AddSetup(CLI::App& root) {
   app->add_flag("--compact-scales", o->compact, "With --pack-to: as pack does");
   app->add_option("--io", o->io, "With --pack-to: reading engine, auto, uring or pread");
   app->add_flag("--any-model", o->any_model, "Take a repository that is not a Kimi K3 model: a drafting model");
+  app->add_flag("--verify-again", o->verify_again,
+                "Read files too that were verified before and have the same size and time since");
   app->add_flag("--dry-run", o->dry_run, "List the files and the room they need, write nothing");
   app->add_flag("--json", o->json, "Events as JSON lines on stdout");
   app->add_option("--state-dir", o->state_dir, "Folder for what is kept between runs")->type_name("DIR");

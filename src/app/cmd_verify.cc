@@ -36,13 +36,33 @@ std::string Line(const BadRecord& bad) {
   return Printable(line) + "\n";
 }
 
+// What the shards were compared with, and what came of it.
+std::string ShardResult(const VerifyReport& r) {
+  std::string text;
+  if (r.listed)
+    text = r.files_bad > 0 ? Cat(r.files_bad, " of ", r.files_compared, " files differ from their listed checksums")
+                           : Cat(r.files_compared, " files, each with its listed checksum");
+  else if (r.records == 0)
+    text = "nothing was checked";
+  else
+    text = Cat(r.bad > 0 ? Cat(r.bad, " bad") : "no fault found in these",
+               r.compared_with_set ? ", each compared with the expert set"
+                                   : "; they have no checksums here to compare with (deltafin setup keeps them in "
+                                     "deltafin-files.txt)");
+  if (r.files_moved > 0) text += Cat("; ", r.files_moved, " shards gave up their experts and were not compared");
+  if (r.files_absent > 0) text += Cat("; ", r.files_absent, " listed files are not there");
+  return text;
+}
+
 // What was checked, what was not, and what came of it.
 std::string Summary(const VerifyReport& r, bool shards) {
   std::string text =
       Cat(shards ? "shards: " : "expert set: ", r.records, " experts, ", FormatBytes(r.bytes), " in ",
           FormatSeconds(r.seconds), " (", FormatRate(static_cast<double>(r.bytes) / std::max(r.seconds, 1e-9)), "): ");
   const bool all = r.records_absent == 0 && r.records_partly == 0;
-  if (r.bad > 0)
+  if (shards)
+    text += ShardResult(r);
+  else if (r.bad > 0)
     text += Cat(r.bad, " bad, ", r.repaired, " repaired");
   else if (r.records == 0)
     text += "nothing was checked";

@@ -52,6 +52,10 @@ int main(int argc, char** argv) {
   try {
     return deltafin::Run(argc, argv);
   } catch (const std::system_error& e) {
+    if (e.code() != std::errc::resource_unavailable_try_again) {
+      std::fprintf(stderr, "deltafin: internal error: %s\n", e.what());
+      return deltafin::kExitIo;
+    }
     std::fprintf(
         stderr,
         "deltafin: the system refused a thread or another resource: %s: use fewer --threads, or raise the limit "

@@ -8,6 +8,9 @@
 #include "base/thread_pool.h"
 #include "checkpoint/expert_set.h"
 #include "checkpoint/integrity.h"
+#include "checkpoint/model_files.h"
+#include "checkpoint/unfinished_download.h"
+#include "pack/listed_verifier.h"
 #include "pack/pack_source.h"
 #include "pack/set_files.h"
 #include "pack/shard_stream.h"
@@ -34,6 +37,7 @@ class ShardVerifier {
   Status Open();
   void TellAbsent();
   void OpenSet();
+  Status CheckListed(const VerifyProgressFn& progress);
   Finding Check(const SourceExpert& expert, const std::byte* buffer, MutBytes scratch) const;
   void Unreadable(const SourceExpert& expert, const Status& status);
   void Bad(const SourceExpert& expert, Finding finding);
@@ -48,6 +52,7 @@ class ShardVerifier {
   std::unique_ptr<IoScheduler> io_;
   std::optional<ExpertSetManifest> manifest_;  // of the set to compare with
   ExpertSetIndex index_;
+  bool all_listed_ = true;  // every shard is in the folder's list
   VerifyReport report_;
 };
 
@@ -65,6 +70,8 @@ Status ShardVerifier::Open() {
 // Experts that are not in the shards are not checked, and it is said where they are.
 void ShardVerifier::TellAbsent() {
   report_.records_absent = source_.positions() - source_.experts.size();
+  if (std::string unfinished = UnfinishedDownload(options_.model); !unfinished.empty())
+    report_.notes.push_back(std::move(unfinished));
   uint64_t moved = 0;
   std::map<std::string, std::pair<uint64_t, std::string>> sets;  // experts, folders
   for (const MovedShard& shard : source_.moved) {
@@ -144,6 +151,23 @@ void ShardVerifier::Bad(const SourceExpert& expert, Finding finding) {
   on_bad_(bad);
 }
 
+Status ShardVerifier::CheckListed(const VerifyProgressFn& progress) {
+  const Result<std::optional<ModelFiles>> list = KnownModelFiles(options_.model);
+  if (!list) {
+    BadRecord bad;
+    bad.file = Cat(options_.model, "/", kModelFilesName);
+    bad.what =
+        Cat(list.error().message(), ": repair: the `deltafin setup` command that made this folder writes it again");
+    ++report_.bad;
+    on_bad_(bad);
+  }
+  report_.listed = list && *list;
+  if (!report_.listed) return {};
+  for (int32_t i = 0; i < static_cast<int32_t>(source_.shards.size()); ++i)
+    all_listed_ = all_listed_ && (*list)->Find(source_.ShardName(i)) != nullptr;
+  return VerifyListed(options_, **list, on_bad_, progress, cancel_, report_);
+}
+
 // Finds the ranges, and joins neighbours.
 void ShardVerifier::Unreadable(const SourceExpert& expert, const Status& status) {
   const DirectFile& file = files_[static_cast<size_t>(expert.shard)];
@@ -170,6 +194,14 @@ void ShardVerifier::Unreadable(const SourceExpert& expert, const Status& status)
 
 Result<VerifyReport> ShardVerifier::Run(const VerifyProgressFn& progress) {
   DFIN_TRY_VOID(Open());
+  DFIN_TRY_VOID(CheckListed(progress));
+  report_.compared_with_set = manifest_.has_value();
+  if (report_.listed && all_listed_ && !manifest_) {
+    // The checksums say more than the scales.
+    report_.records = experts_.size();
+    return std::move(report_);
+  }
+  const uint64_t listed_bytes = report_.bytes;
   ThreadPool pool(std::min(UsableCores(), kMostThreads));
   const auto at_once = static_cast<size_t>(pool.threads());
   const size_t window =
@@ -202,7 +234,7 @@ Result<VerifyReport> ShardVerifier::Run(const VerifyProgressFn& progress) {
       else if (!findings[i].what.empty())
         Bad(expert, findings[i]);
     }
-    if (progress) progress(report_.bytes, experts_.size() * record_bytes_);
+    if (progress) progress(report_.bytes, listed_bytes + experts_.size() * record_bytes_);
   }
 }
 

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/json.h"
 #include "setup/hub_server.h"
@@ -15,6 +17,14 @@ namespace deltafin::test {
 namespace {
 
 namespace fs = std::filesystem;
+
+void FlipByte(const std::string& path, uint64_t offset) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(static_cast<std::streamoff>(offset));
+  const char byte = static_cast<char>(file.get() ^ 1);
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.put(byte);
+}
 
 class SetupCommand : public testing::Test {
  protected:
@@ -72,6 +82,26 @@ TEST_F(SetupCommand, AModelThatWasPackedWhileItCameAnswersAndTheShardsGaveUpThei
   EXPECT_EQ(again.exit_code, 0) << again.err;
 }
 
+TEST_F(SetupCommand, ASetThatIsLostIsNoticed) {
+  const std::string drive = folder_.path() + "/d1";
+  ASSERT_EQ(Run(Command({"--pack-to", drive})).exit_code, 0);
+  const ProcessResult there = Run(Command());
+  EXPECT_EQ(there.exit_code, 0) << there.err;
+  EXPECT_NE(there.err.find("gave up their experts"), std::string::npos) << there.err;
+  fs::remove_all(drive);
+  const ProcessResult lost = Run(Command());
+  EXPECT_NE(lost.exit_code, 0);
+  EXPECT_NE(lost.err.find("expert set"), std::string::npos) << lost.err;
+}
+
+TEST_F(SetupCommand, ADriveThatIsNamedTwiceIsRefusedBeforeAnythingIsFetched) {
+  const std::string drive = folder_.path() + "/d1";
+  const ProcessResult result = Run(Command({"--pack-to", drive, "--pack-to", drive + "/"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("twice"), std::string::npos) << result.err;
+  EXPECT_TRUE(server_.requests().empty());
+}
+
 TEST_F(SetupCommand, EventsAreLinesOfJsonThatEndWithDone) {
   const ProcessResult result = Run(Command({"--json"}));
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -87,6 +117,46 @@ TEST_F(SetupCommand, EventsAreLinesOfJsonThatEndWithDone) {
   EXPECT_EQ(done["bytes_received"], done["bytes_total"]);
 }
 
+TEST_F(SetupCommand, VerifyNamesAShardThatIsNotAsListedAndHowToRepairIt) {
+  ASSERT_EQ(Run(Command()).exit_code, 0);
+  const ProcessResult right = Run({"verify", "--model", to()});
+  EXPECT_EQ(right.exit_code, 0) << right.err;
+  EXPECT_NE(right.err.find("each with its listed checksum"), std::string::npos) << right.err;
+  const std::string shard = to() + "/model-00004-of-000010.safetensors";
+  FlipByte(shard, fs::file_size(shard) - 1000);
+  const ProcessResult wrong = Run({"verify", "--model", to()});
+  EXPECT_EQ(wrong.exit_code, 6) << wrong.err;
+  EXPECT_NE(wrong.out.find(shard + ": expected sha256 "), std::string::npos) << wrong.out;
+  EXPECT_NE(wrong.out.find(Cat("deltafin setup --repo ", HubServer::kRepo, " --to ", to())), std::string::npos)
+      << wrong.out;
+  EXPECT_NE(wrong.err.find("1 of 18 files"), std::string::npos) << wrong.err;
+  fs::remove(to() + "/" + "deltafin-files.txt");
+  const ProcessResult unlisted = Run({"verify", "--model", to()});
+  EXPECT_EQ(unlisted.exit_code, 0) << unlisted.err;
+  EXPECT_NE(unlisted.err.find("no checksums here"), std::string::npos) << unlisted.err;
+  EXPECT_EQ(unlisted.err.find("good"), std::string::npos) << unlisted.err;
+}
+
+TEST_F(SetupCommand, CommandsSayThatADownloadIsUnfinishedInsteadOfNamingItsMissingShards) {
+  ProcessOptions options;
+  options.while_running = [&](int pid) {
+    for (int i = 0; i < 10'000 && !fs::exists(to() + "/model-00001-of-000010.safetensors"); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    kill(pid, SIGKILL);
+  };
+  ASSERT_EQ(Run(Command({"--rate", "8MB/s"}), options).exit_code, 137);
+  const std::string go_on = Cat("go on with `deltafin setup --repo ", HubServer::kRepo, " --to ", to(), "`");
+  for (const auto& arguments : std::vector<std::vector<std::string>>{
+           {"run", "--prompt-ids", "1", "--ids", "--max-new", "1"}, {"inspect"}, {"verify"}}) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {"--model", to()});
+    const ProcessResult result = Run(all);
+    const std::string said = result.out + result.err;
+    EXPECT_NE(said.find(go_on), std::string::npos) << arguments[0] << ": " << said;
+    EXPECT_EQ(said.find(": missing"), std::string::npos) << arguments[0] << ": " << said;
+  }
+}
+
 TEST_F(SetupCommand, CtrlCKeepsWhatIsThere) {
   ProcessOptions options;
   options.while_running = [](int pid) { kill(pid, SIGINT); };
@@ -98,7 +168,11 @@ TEST_F(SetupCommand, CtrlCKeepsWhatIsThere) {
 }
 
 TEST_F(SetupCommand, RefusalsHaveTheirExitCodes) {
-  EXPECT_EQ(Run({"setup"}).exit_code, 2);
+  const ProcessResult nothing = Run({"setup"});
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_NE(nothing.err.find("--from-cache"), std::string::npos) << nothing.err;
+  EXPECT_EQ(Run({"setup", "--repo", "Kimi-K3", "--to", to()}).exit_code, 2);
+  EXPECT_EQ(Run(Command({"--proxy", "gopher://x"})).exit_code, 2);
   EXPECT_EQ(Run({"setup", "--repo", "a/b"}).exit_code, 2);
   EXPECT_EQ(Run({"setup", "--from-folder", "/nowhere", "--to", to()}).exit_code, 3);
   EXPECT_EQ(Run({"setup", "--from-folder", to(), "--to", to(), "--mirror", "http://x"}).exit_code, 2);
