@@ -89,6 +89,14 @@ Status FindState(const Known& known, SetupFile& file) {
   return {};
 }
 
+// Whatever the case: some file systems do not tell.
+bool IsOurOwn(std::string_view name) {
+  constexpr std::string_view kOurs = "deltafin-";
+  return name.size() >= kOurs.size() && std::equal(kOurs.begin(), kOurs.end(), name.begin(), [](char ours, char its) {
+           return ours == (its >= 'A' && its <= 'Z' ? static_cast<char>(its - 'A' + 'a') : its);
+         });
+}
+
 }  // namespace
 
 std::vector<SetupFile> ChooseFiles(const HubListing& listing, const std::string& folder,
@@ -98,7 +106,7 @@ std::vector<SetupFile> ChooseFiles(const HubListing& listing, const std::string&
     const HubFile& file = listing.files[i];
     const std::string name = file.path.substr(file.path.rfind('/') + 1);
     if (file.path.starts_with('.') || file.path.find("/.") != std::string::npos) continue;
-    if (name.starts_with("deltafin-")) {
+    if (IsOurOwn(name)) {
       left_out.push_back(file.path);
       continue;
     }

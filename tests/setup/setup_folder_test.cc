@@ -146,6 +146,18 @@ TEST_F(SetupTest, KeepsWhatIsThereAndRefusesWhatDiffers) {
   ExpectWhole();
 }
 
+TEST_F(SetupTest, FilesWithNamesOfOurOwnAreLeftOut) {
+  std::map<std::string, std::string> files = SmallRepository();
+  for (const char* name : {"deltafin-experts.json", "DELTAFIN-setup.journal", "folder/Deltafin-files.txt", ".hidden"})
+    files[name] = "{}";
+  HubServer server(files);
+  HubAccess access(server, 5);
+  const auto report = FetchModel(*access.source, OptionsFor(to()), {}, {});
+  ASSERT_TRUE(report) << report.error().message();
+  EXPECT_EQ(report->files.size(), 7u);
+  ExpectWhole();
+}
+
 TEST_F(SetupTest, AFileThatWasTouchedIsCheckedAgain) {
   ASSERT_TRUE(Fetch());
   FlipByte(to() + "/model-1.safetensors", 5);
