@@ -163,8 +163,10 @@ void PrintStream(const FolderReport& r) {
               static_cast<unsigned long long>(stream.experts),
               r.spec ? static_cast<long long>(r.spec->num_moe_layers * r.spec->num_experts) : 0LL,
               FormatBytes(stream.expert_bytes).c_str());
-  std::printf("  %llu shards are whole (`deltafin setup` completes the others)\n",
-              static_cast<unsigned long long>(stream.shards_published));
+  std::printf(
+      "  %llu shards are whole, with the checksum that the hub lists; what is there of the others was compared with "
+      "none: that needs a whole shard (`deltafin setup` completes them)\n",
+      static_cast<unsigned long long>(stream.shards_published));
   if (stream.damaged_entries > 0)
     std::printf("  warning: %llu entries of the presence map are damaged: what they speak of is fetched again\n",
                 static_cast<unsigned long long>(stream.damaged_entries));

@@ -11,6 +11,7 @@
 #include "app/interrupt.h"
 #include "app/setup_stream.h"
 #include "app/setup_view.h"
+#include "app/stream_options.h"
 #include "app/terminal.h"
 #include "base/units.h"
 #include "checkpoint/checkpoint.h"
@@ -30,7 +31,8 @@ struct SetupCommandOptions {
   int connections = 8;
   std::optional<int> fetch_attempts;
   double stall_seconds = 30;
-  bool dense_only = false, revision_given = false;
+  bool dense_only = false, revision_given = false, endpoint_given = false;
+  std::optional<std::string> check_twice;
   bool cache = false, compact = false, keep_shards = false, any_model = false, dry_run = false, json = false,
        verify_again = false, quiet = false, no_state = false;
 };
@@ -63,9 +65,12 @@ Status CheckSetupOptions(const SetupCommandOptions& o, const CLI::App& app) {
     return Refuse("--io " + o.io + ": expected auto, uring or pread");
   if (o.no_state && !o.state_dir.empty()) return Refuse("--no-state and --state-dir: give one of them");
   const bool streamed = o.dense_only || (!o.to.empty() && IsStreamedFolder(o.to));
-  if (streamed && (o.repo.empty() || o.cache || !o.pack_to.empty() || o.any_model || o.dry_run))
+  if (streamed && (o.repo.empty() || o.cache || !o.pack_to.empty() || o.any_model))
     return Refuse(Cat(o.dense_only ? "--dense-only" : o.to + ": its experts are fetched as they are used, so this",
-                      ": goes with --repo and --to, and without --pack-to, --from-cache, --any-model and --dry-run"));
+                      ": goes with --repo and --to, and without --pack-to, --from-cache and --any-model"));
+  if (!streamed && o.check_twice)
+    return Refuse("--check-twice: whole files have checksums to compare with: only with --dense-only, and to complete "
+                  "what that began");
   if (streamed && app.count("--range") > 0)
     return Refuse("--range: not where experts are fetched one by one (--dense-only): leave it out");
   if (!o.state_dir.empty() && (streamed || o.any_model || (o.dry_run && o.pack_to.empty())))
@@ -103,13 +108,6 @@ Result<SetupOptions> ToSetupOptions(const SetupCommandOptions& o) {
   pack.compact = o.compact;
   pack.io = o.io;
   return options;
-}
-
-Result<std::string> ReadToken(const std::string& path) {
-  DFIN_TRY(std::string token, ReadWholeFile(path, 4096));
-  while (!token.empty() && (token.back() == '\n' || token.back() == '\r' || token.back() == ' ')) token.pop_back();
-  if (token.empty()) return Refuse(path + ": expected a token, got an empty file");
-  return token;
 }
 
 Result<int> Finish(Result<SetupReport> report, SetupView& view, Terminal& terminal, const SetupOptions& options,
@@ -157,12 +155,16 @@ Result<int> RunSetup(const SetupCommandOptions& o) {
   if (!o.token_file.empty()) {
     DFIN_TRY(hub_options.token, ReadToken(o.token_file));
   }
+  DFIN_TRY(const CheckTwice check_twice, ParseCheckTwice(o.check_twice.value_or("auto")));
   if (o.dense_only || IsStreamedFolder(o.to))
-    return RunStreamSetup({.http = http_options,
-                           .hub = hub_options,
+    return RunStreamSetup({.access = {.http = http_options,
+                                      .hub = hub_options,
+                                      .endpoint_given = o.endpoint_given,
+                                      .check_twice = check_twice},
                            .revision_given = o.revision_given,
                            .to = o.to,
                            .dense_only = o.dense_only,
+                           .dry_run = o.dry_run,
                            .connections = o.connections,
                            .json = o.json,
                            .quiet = o.quiet});
@@ -277,6 +279,7 @@ Command AddSetup(CLI::App& root) {
       ->type_name("DIR");
   app->add_flag("--dense-only", o->dense_only,
                 "Fetch all but the experts: runs fetch those as they are used, and setup without this the rest");
+  AddCheckTwice(*app, o->check_twice);
   app->add_flag("--keep-shards", o->keep_shards, "With --pack-to: leave the shards whole");
   app->add_option("--replicas", o->replicas, "With --pack-to: room for second copies of experts")->type_name("SIZE");
   app->add_flag("--compact-scales", o->compact, "With --pack-to: as pack does");
@@ -292,6 +295,7 @@ Command AddSetup(CLI::App& root) {
   return {app, [o, app]() -> Result<int> {
             o->cache = app->count("--from-cache") > 0;
             o->revision_given = app->count("--revision") > 0;
+            o->endpoint_given = app->count("--endpoint") > 0;
             DFIN_TRY_VOID(CheckSetupOptions(*o, *app));
             return o->cache ? RunFromCache(*o) : RunSetup(*o);
           }};

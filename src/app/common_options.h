@@ -31,9 +31,10 @@ struct CommonOptions {
   std::vector<std::string> experts;
   bool verify_reads = false;
   // Of a model whose experts are fetched as they are routed (app/stream_options.h).
-  bool offline = false, check_twice = false;
+  bool offline = false;
+  std::optional<std::string> check_twice;
   std::optional<int> connections, fetch_attempts;
-  std::string keep_experts, token_file, proxy;
+  std::string keep_experts, token_file, proxy, endpoint;
   std::string dense, draft = "auto", draft_model;
   std::optional<int64_t> max_drafts;
 

@@ -37,6 +37,7 @@ std::string NetworkText(const FetchCounters& f) {
   const double rate = f.seconds > 0 ? static_cast<double>(f.bytes) / f.seconds : 0;
   std::string text = Cat("network: ", f.experts, " experts fetched, ", FormatBytes(f.bytes), " in ",
                          FormatSeconds(f.seconds), " (", FormatRate(rate), ")");
+  if (f.twice) text += ", each twice and compared";
   if (f.fetched_again > 0) text += Cat("; ", f.fetched_again, " of them again, since they were damaged on disk");
   return text + "\n";
 }
@@ -229,7 +230,10 @@ std::string StatsText(const RunReport& r) {
   text += Cat("drives: ", FormatBytes(c.io.device_bytes), " at ", FormatRate(rate), " while busy; ",
               FormatBytes(static_cast<uint64_t>(BytesPerToken(g))), " a token after the first\n");
   text += DriveLines(SinceThen(r.drives, r.drives_before));
-  if (c.reads_verified + c.reads_mismatched != 0)
+  if (c.fetch.streamed)
+    text += Cat("checksums: ", c.reads_verified, " experts read as they were fetched, ", c.reads_mismatched,
+                " read again; the hub lists none for single experts\n");
+  else if (c.reads_verified + c.reads_mismatched != 0)
     text += Cat("checksums: ", c.reads_verified, " experts right, ", c.reads_mismatched, " read again\n");
   text += Cat("memory: ", FormatBytes(PeakResidentBytes()), " at most", MemoryText(), "; ", r.engine, "\n");
   if (r.sampled) text += Cat("seed: ", r.seed, "\n");

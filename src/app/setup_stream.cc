@@ -5,12 +5,11 @@
 
 #include "app/exit_code.h"
 #include "app/interrupt.h"
+#include "app/setup_view.h"
 #include "app/terminal.h"
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "pack/disk.h"
-#include "setup/hub_files.h"
 #include "setup/stream_fill.h"
 #include "setup/stream_start.h"
 
@@ -19,8 +18,6 @@ namespace {
 
 // Left free, for the presence map and whatever else the drive is for.
 constexpr uint64_t kSpareBytes = uint64_t{64} << 20;
-constexpr int64_t kTerminalPeriodNs = 500'000'000;
-constexpr int64_t kLinePeriodNs = 10'000'000'000;
 
 Status CheckRoom(const std::string& folder, uint64_t bytes) {
   DFIN_TRY(const DeviceSpace space, SpaceOf(folder));
@@ -30,88 +27,137 @@ Status CheckRoom(const std::string& folder, uint64_t bytes) {
               ": free some, or use a folder on another drive; nothing was begun that cannot go on later");
 }
 
-class View {
- public:
-  View(const StreamSetupOptions& options, Terminal& terminal) : options_(options), terminal_(terminal) {}
+SetupProgress Phase(std::string phase) {
+  SetupProgress progress;
+  progress.phase = std::move(phase);
+  return progress;
+}
 
-  void Show(const StreamFillProgress& p) {
-    const int64_t now = clock_.NowNs();
-    const bool often = !options_.json && terminal_.stderr_is_terminal();
-    if (now - last_ns_ < (often ? kTerminalPeriodNs : kLinePeriodNs)) return;
-    const double seconds = SecondsBetween(start_ns_, now);
-    const double rate = static_cast<double>(p.bytes_done) / std::max(seconds, 1e-9);
-    const double left = rate > 0 ? static_cast<double>(p.bytes_total - p.bytes_done) / rate : 0;
-    last_ns_ = now;
-    if (options_.json) {
-      Json event = {{"event", "progress"},        {"phase", p.checking ? "checking" : "fetching"},
-                    {"done", p.bytes_done},       {"total", p.bytes_total},
-                    {"files_done", p.files_done}, {"files", p.files_total},
-                    {"bytes_per_second", rate},   {"seconds_left", left}};
-      terminal_.Write(DumpJson(event) + "\n");
-    } else if (!options_.quiet) {
-      terminal_.ShowStatus(Cat(p.checking ? "checking  " : "fetching  ", FormatBytes(p.bytes_done), "/",
-                               FormatBytes(p.bytes_total), "  ", FormatRate(rate), "  ",
-                               options_.dense_only ? "" : Cat(p.files_done, "/", p.files_total, " shards  "),
-                               FormatSeconds(left), " left"));
-    }
+SetupProgress ToProgress(const StreamFillProgress& p, bool dense_only) {
+  SetupProgress progress = Phase(!p.checking.empty()  ? "checking " + p.checking
+                                 : p.bytes_total == 0 ? "reading headers"
+                                 : dense_only         ? "fetching all but experts"
+                                                      : "fetching");
+  progress.files_done = p.files_done;
+  progress.files_total = p.bytes_total == 0 ? 0 : p.files_total;
+  progress.bytes_done = progress.bytes_received = p.bytes_done;
+  progress.bytes_total = p.bytes_total;
+  return progress;
+}
+
+// What speaks for bytes that were fetched as parts of shards.
+std::string CheckedBy(const HubAccess& access) {
+  if (ReadsTwice(access)) return "fetched twice and compared";
+  return access.check_twice == CheckTwice::kOff ? "not compared with anything" : "protected on their way by https";
+}
+
+class StreamSetup {
+ public:
+  explicit StreamSetup(const StreamSetupOptions& options)
+      : options_(options), access_(options.access), view_(terminal_, options.json, options.quiet) {
+    access_.hub.on_retry = [this](const std::string& reason) { view_.Retry(reason); };
+    start_.revision_given = options.revision_given;
+    start_.endpoint_given = options.access.endpoint_given;
+    start_.on_note = [this](const std::string& text) { view_.Note(text); };
+    start_.on_phase = [this](const std::string& phase) { view_.Show(Phase(phase)); };
+    start_.cancel = interrupt_.token();
+  }
+
+  Result<int> Run() {
+    view_.Show(Phase("reading the file list"));
+    Status done = options_.dry_run ? Plan() : Fill();
+    terminal_.EndLine();
+    if (!done && done.error().code() == ErrorCode::kCancelled && !options_.quiet)
+      terminal_.WriteNote("stopped; give the same command again to go on where it stopped\n");
+    if (!done) return Failure(std::move(done.error()));
+    DFIN_TRY_VOID(terminal_.StdoutStatus());
+    return kExitDone;
   }
 
  private:
-  const StreamSetupOptions& options_;
-  Terminal& terminal_;
-  const SteadyClock clock_;
-  const int64_t start_ns_ = clock_.NowNs();
-  int64_t last_ns_ = start_ns_;
-};
-
-void Conclude(const StreamSetupOptions& o, const StreamManifest& manifest, uint64_t fetched, Terminal& terminal) {
-  if (o.json) {
-    Json event = {{"event", "done"},           {"folder", o.to},           {"repository", manifest.repository},
-                  {"commit", manifest.commit}, {"fetched_bytes", fetched}, {"complete", !o.dense_only}};
-    terminal.Write(DumpJson(event) + "\n");
-  } else if (!o.quiet) {
-    terminal.WriteNote(o.dense_only
-                           ? Cat(o.to, ": the dense part is there (", FormatBytes(fetched),
-                                 " fetched now). Experts are fetched as they are used:\n  deltafin run --model ", o.to,
-                                 " --chat --prompt \"Hello\"\nThe rest, whenever you like:\n  deltafin setup --repo ",
-                                 manifest.repository, " --to ", o.to, "\n")
-                           : Cat(o.to, ": complete, every shard has the checksum that the hub lists (",
-                                 FormatBytes(fetched), " fetched now)\n"));
+  Status Plan() {
+    DFIN_TRY_VOID(Connect());
+    DFIN_TRY(const SetupReport report, PlanStream(*hub_, options_.to, options_.dense_only, start_));
+    view_.Plan(report);
+    return {};
   }
-}
+
+  Status Fill() {
+    DFIN_TRY_VOID(Connect());
+    DFIN_TRY(const StartedStream started, StartStream(*hub_, options_.to, start_));
+    StreamFolder& folder = *started.folder;
+    const StreamManifest manifest = folder.manifest();
+    DFIN_TRY(const std::unique_ptr<RemoteFiles> files, HubFiles::Open(manifest, access_));
+    access_.hub.endpoint = manifest.endpoint;
+    const uint64_t whole_before = folder.totals().published;
+    uint64_t fetched = 0;
+    StreamFillOptions fill;
+    fill.connections = options_.connections;
+    fill.cancel = interrupt_.token();
+    fill.on_size = [&](uint64_t bytes) { return CheckRoom(options_.to, bytes); };
+    fill.progress = [&](const StreamFillProgress& p) {
+      fetched = p.bytes_done;
+      view_.Show(ToProgress(p, options_.dense_only));
+    };
+    DFIN_TRY_VOID(options_.dense_only ? FillDense(folder, *files, fill) : FillAll(folder, *files, fill));
+    Conclude(manifest, fetched, whole_before);
+    return {};
+  }
+
+  // A folder that is one already says where its files come from.
+  Status Connect() {
+    if (IsStreamedFolder(options_.to)) {
+      DFIN_TRY(const StreamManifest manifest, ReadStreamManifest(options_.to));
+      DFIN_TRY(access_.hub.endpoint, EndpointFor(manifest, access_.hub, access_.endpoint_given));
+    }
+    DFIN_TRY(http_, HttpClient::Create(access_.http));
+    DFIN_TRY(hub_, HubClient::Create(*http_, waiter_, access_.hub));
+    return {};
+  }
+
+  void Conclude(const StreamManifest& manifest, uint64_t fetched, uint64_t whole_before) {
+    const bool complete = !options_.dense_only;
+    uint64_t bytes = 0;
+    for (const StreamFile& file : manifest.files) bytes += file.bytes;
+    Json event = {{"source", Cat(manifest.repository, " on ", manifest.endpoint)},
+                  {"commit", manifest.commit},
+                  {"folder", options_.to},
+                  {"files", manifest.files.size()},
+                  {"files_fetched", complete ? manifest.files.size() - whole_before : 0},
+                  {"files_there", whole_before},
+                  {"bytes_total", bytes},
+                  {"bytes_received", fetched},
+                  {"complete", complete},
+                  {"parts_checked", CheckedBy(access_)}};
+    view_.Done(std::move(event), complete ? CompleteText(fetched) : DenseText(manifest, fetched));
+  }
+
+  std::string CompleteText(uint64_t fetched) const {
+    return Cat(options_.to, ": complete, every shard has the checksum that the hub lists (", FormatBytes(fetched),
+               " fetched now)\n");
+  }
+
+  std::string DenseText(const StreamManifest& manifest, uint64_t fetched) const {
+    return Cat(options_.to, ": the dense part is there (", FormatBytes(fetched), " fetched now, ", CheckedBy(access_),
+               ").\nThe hub lists checksums of whole shards only: parts are held against one when the shard is "
+               "complete.\nExperts are fetched as they are used:\n  deltafin run --model ",
+               options_.to, " --chat --prompt \"Hello\"\nThe rest, whenever you like:\n  deltafin setup --repo ",
+               manifest.repository, " --to ", options_.to, "\n");
+  }
+
+  const StreamSetupOptions& options_;
+  HubAccess access_;
+  Terminal terminal_;
+  const Interrupt interrupt_;
+  SetupView view_;
+  StreamStartOptions start_;
+  SleepingWaiter waiter_;
+  std::unique_ptr<HttpClient> http_;
+  std::unique_ptr<HubClient> hub_;
+};
 
 }  // namespace
 
-Result<int> RunStreamSetup(const StreamSetupOptions& options) {
-  Terminal terminal;
-  const Interrupt interrupt;
-  SleepingWaiter waiter;
-  DFIN_TRY(const std::unique_ptr<HttpClient> http, HttpClient::Create(options.http));
-  HubOptions hub_options = options.hub;
-  hub_options.on_retry = [&](const std::string& what) {
-    if (!options.quiet) terminal.WriteNote("deltafin: note: " + Printable(what) + ": trying again\n");
-  };
-  DFIN_TRY(const std::unique_ptr<HubClient> hub, HubClient::Create(*http, waiter, hub_options));
-  DFIN_TRY(const std::unique_ptr<StreamFolder> folder,
-           StartStream(*hub, options.to, options.revision_given, interrupt.token()));
-  const StreamManifest manifest = folder->manifest();
-  DFIN_TRY(const std::unique_ptr<RemoteFiles> files, HubFiles::Open(manifest, options.http, hub_options));
-  View view(options, terminal);
-  uint64_t fetched = 0;
-  StreamFillOptions fill;
-  fill.connections = options.connections;
-  fill.cancel = interrupt.token();
-  fill.on_size = [&](uint64_t bytes) { return CheckRoom(options.to, bytes); };
-  fill.progress = [&](const StreamFillProgress& p) {
-    fetched = p.bytes_done;
-    view.Show(p);
-  };
-  Status filled = options.dense_only ? FillDense(*folder, *files, fill) : FillAll(*folder, *files, fill);
-  terminal.EndLine();
-  if (!filled) return Failure(std::move(filled.error()));
-  Conclude(options, manifest, fetched, terminal);
-  DFIN_TRY_VOID(terminal.StdoutStatus());
-  return kExitDone;
-}
+Result<int> RunStreamSetup(const StreamSetupOptions& options) { return StreamSetup(options).Run(); }
 
 }  // namespace deltafin

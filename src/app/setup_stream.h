@@ -9,16 +9,16 @@
 
 #include "base/result.h"
 #include "setup/http_client.h"
-#include "setup/hub_client.h"
+#include "setup/hub_files.h"
 
 namespace deltafin {
 
 struct StreamSetupOptions {
-  HttpClientOptions http;
-  HubOptions hub;
+  HubAccess access = {};
   bool revision_given = false;
-  std::string to;
+  std::string to = {};
   bool dense_only = false;
+  bool dry_run = false;
   int connections = 8;
   bool json = false, quiet = false;
 };

@@ -176,4 +176,16 @@ void SetupView::Done(const SetupReport& r, const SetupOptions& o) {
   terminal_.WriteNote(Printable(text));
 }
 
+void SetupView::Done(Json event, const std::string& text) {
+  if (json_) {
+    event["event"] = "done";
+    event["seconds"] = SecondsBetween(begin_, clock_.NowNs());
+    event["retries"] = retries_;
+    return PrintLine(DumpJson(event));
+  }
+  if (quiet_) return;
+  terminal_.EndLine();
+  terminal_.WriteNote(Printable(text));
+}
+
 }  // namespace deltafin

@@ -12,6 +12,7 @@
 
 #include "app/terminal.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "setup/setup.h"
 
 namespace deltafin {
@@ -28,6 +29,8 @@ class SetupView {
   void Note(const std::string& text);
   void Plan(const SetupReport& report);
   void Done(const SetupReport& report, const SetupOptions& options);
+  // The last event, to which seconds and retries are added, or the text.
+  void Done(Json event, const std::string& text);
 
  private:
   double Rate(int64_t now, uint64_t received);

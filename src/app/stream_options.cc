@@ -19,11 +19,21 @@ constexpr int kAttempts = 7;
 std::string NetworkOption(const CommonOptions& options) {
   if (!options.token_file.empty()) return "--token-file";
   if (!options.proxy.empty()) return "--proxy";
+  if (!options.endpoint.empty()) return "--endpoint";
+  if (options.check_twice) return "--check-twice";
   if (options.connections) return "--connections";
   return options.fetch_attempts ? "--fetch-attempts" : "";
 }
 
 }  // namespace
+
+void AddCheckTwice(CLI::App& app, std::optional<std::string>& text) {
+  app.add_option_function<std::vector<std::string>>(
+         "--check-twice", [&text](const std::vector<std::string>& given) { text = given.empty() ? "" : given.back(); },
+         "Fetch what has no listed checksum twice and compare: auto (unless over https), on or off; alone: on")
+      ->type_name("WHEN")
+      ->expected(0, 1);
+}
 
 void AddStreamOptions(CLI::App& app, CommonOptions& options) {
   app.add_flag("--offline", options.offline, "Fetch no experts over the network (see setup --dense-only)");
@@ -32,10 +42,12 @@ void AddStreamOptions(CLI::App& app, CommonOptions& options) {
   app.add_option("--fetch-attempts", options.fetch_attempts,
                  "Tries in a row that bring nothing until a fetch has failed (7: about half a minute)")
       ->check(CLI::Range(1, 100));
-  app.add_flag("--check-twice", options.check_twice, "Fetch every expert twice and compare");
+  AddCheckTwice(app, options.check_twice);
   app.add_option("--keep-experts", options.keep_experts,
                  "Most bytes of fetched experts that stay on disk, the oldest make room (default: all stay)")
       ->type_name("SIZE");
+  app.add_option("--endpoint", options.endpoint, "Hub to fetch experts from (default: where setup fetched from)")
+      ->type_name("URL");
   app.add_option("--token-file", options.token_file, "File with the hub's access token")->type_name("F");
   app.add_option("--proxy", options.proxy, "Proxy to fetch experts through (default: as the environment says)")
       ->type_name("URL");
@@ -44,15 +56,15 @@ void AddStreamOptions(CLI::App& app, CommonOptions& options) {
 Result<StreamOptions> ToStreamOptions(const CommonOptions& options) {
   StreamOptions out;
   out.offline = options.offline;
-  out.check_twice = options.check_twice;
   if (options.connections) out.connections = *options.connections;
   if (!options.keep_experts.empty()) {
     Result<uint64_t> size = ParseSize(options.keep_experts);
     if (!size) return FailWith(std::move(size), "--keep-experts");
     out.keep_experts = *size;
   }
-  if (options.offline && (options.check_twice || out.keep_experts))
-    return Fail(ErrorCode::kInvalidArgument, options.check_twice ? "--check-twice" : "--keep-experts",
+  if (options.check_twice) DFIN_TRY_VOID(ParseCheckTwice(*options.check_twice));
+  if (options.offline && out.keep_experts)
+    return Fail(ErrorCode::kInvalidArgument, "--keep-experts",
                 ": is about experts that are fetched, which --offline forbids: give one of them");
   const std::string network = NetworkOption(options);
   if (!network.empty() && (options.offline || !IsStreamedFolder(options.model)))
@@ -73,14 +85,17 @@ Result<std::string> ReadToken(const std::string& path) {
 
 RemoteFilesFactory HubOf(const CommonOptions& options, Logger& logger) {
   return [&options, &logger](const StreamManifest& manifest) -> Result<std::unique_ptr<RemoteFiles>> {
-    HubOptions hub;
+    HubAccess access;
+    HubOptions& hub = access.hub;
     DFIN_TRY(hub.token, ReadToken(options.token_file));
+    access.endpoint_given = !options.endpoint.empty();
+    if (access.endpoint_given) hub.endpoint = options.endpoint;
+    DFIN_TRY(access.check_twice, ParseCheckTwice(options.check_twice.value_or("auto")));
     hub.retry.attempts = options.fetch_attempts.value_or(kAttempts);
     hub.retry.first_seconds = kFirstSeconds;
     hub.on_retry = [&logger](const std::string& what) { logger.WarnOnce(Cat("fetching experts: ", what)); };
-    HttpClientOptions http;
-    http.proxy = options.proxy;
-    return HubFiles::Open(manifest, std::move(http), std::move(hub));
+    access.http.proxy = options.proxy;
+    return HubFiles::Open(manifest, std::move(access));
   };
 }
 

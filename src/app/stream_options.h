@@ -3,6 +3,7 @@
 // Functions without state; main thread. Errors: kInvalidArgument naming the option, those of reading the token's file.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "app/common_options.h"
@@ -13,6 +14,8 @@
 
 namespace deltafin {
 
+// --check-twice [auto|on|off]; "": without a value.
+void AddCheckTwice(CLI::App& app, std::optional<std::string>& text);
 void AddStreamOptions(CLI::App& app, CommonOptions& options);
 Result<StreamOptions> ToStreamOptions(const CommonOptions& options);
 

@@ -81,12 +81,20 @@ class Inspector {
     stream.repository = manifest.repository;
     stream.commit = manifest.commit;
     stream.dense_complete = manifest.dense_complete;
-    for (const StreamFile& file : manifest.files) stream.shards_published += StampFile(Path(file.name)) ? 1 : 0;
     const std::string map_path = Path(Cat(kPartialFolder, "/", kPresenceName));
-    DFIN_TRY(const std::string text, ReadWholeFile(map_path, kMaxPresenceBytes));
-    DFIN_TRY(const PresenceContents contents, ParsePresence(std::as_bytes(std::span(text)), manifest, map_path));
+    const Result<std::string> text = ReadWholeFile(map_path, kMaxPresenceBytes);
+    if (!text)
+      return Fail(text.error().code(), text.error().message(),
+                  ": expected the map of what was fetched: give the `deltafin setup --dense-only` command again");
+    DFIN_TRY(const PresenceContents contents, ParsePresence(std::as_bytes(std::span(*text)), manifest, map_path));
     PresenceMap map(manifest.files.size());
     for (const PresenceEntry& entry : contents.entries) map.Apply(entry);
+    for (size_t i = 0; i < manifest.files.size(); ++i) {
+      const Result<FileStamp> stamp = StampFile(Path(manifest.files[i].name));
+      const bool compared = stamp && stamp->bytes == manifest.files[i].bytes &&
+                            map.ComparedAt(static_cast<int32_t>(i)) == static_cast<uint64_t>(stamp->modified_ns);
+      stream.shards_published += compared ? 1 : 0;
+    }
     stream.experts = map.experts();
     stream.expert_bytes = map.expert_bytes();
     stream.damaged_entries = contents.damaged;

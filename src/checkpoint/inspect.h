@@ -39,7 +39,7 @@ struct StreamReport {
   std::string endpoint, repository, commit;
   bool dense_complete = false;
   uint64_t experts = 0, expert_bytes = 0;  // fetched so far
-  uint64_t shards_published = 0;           // whole, under their final names
+  uint64_t shards_published = 0;           // whole, compared with the listed checksum since they were last changed
   uint64_t damaged_entries = 0;            // of the presence map
 };
 

@@ -32,9 +32,10 @@ std::optional<PresenceEntry> ParseEntry(const std::byte* at, uint64_t id, const 
   const auto kind = Get<uint32_t>(at);
   const auto file = Get<uint32_t>(at + 4);
   const FileRange range{static_cast<int32_t>(file), Get<uint64_t>(at + 8), Get<uint64_t>(at + 16)};
-  if (kind < 1 || kind > 3 || file >= manifest.files.size() || range.bytes == 0) return std::nullopt;
+  if (kind < 1 || kind > 4 || file >= manifest.files.size() || range.bytes == 0) return std::nullopt;
   const uint64_t size = manifest.files[file].bytes;
   if (range.bytes > size || range.offset > size - range.bytes) return std::nullopt;
+  if (kind == static_cast<uint32_t>(PresenceKind::kWhole) && range.bytes != size) return std::nullopt;
   return PresenceEntry{static_cast<PresenceKind>(kind), range, Get<uint64_t>(at + 24)};
 }
 
@@ -80,6 +81,10 @@ Result<PresenceContents> ParsePresence(Bytes bytes, const StreamManifest& manife
 }
 
 void PresenceMap::Apply(const PresenceEntry& entry) {
+  if (entry.kind == PresenceKind::kWhole) {
+    compared_[static_cast<size_t>(entry.range.file)] = entry.hash;
+    return;
+  }
   Forget(entry.range);
   if (entry.kind == PresenceKind::kDropped) return;
   Held held{entry.range.bytes, entry.hash, 0};

@@ -33,7 +33,8 @@ struct FileRange {
 enum class PresenceKind : uint32_t {
   kDense = 1,    // header, dense tensors: all but experts
   kExpert = 2,   // the record of one expert
-  kDropped = 3,  // an expert's bytes were given up again, to make room
+  kDropped = 3,  // bytes that were there are not any more
+  kWhole = 4,  // the file has its final name and was compared with its checksum; `hash`: its time of modification then
 };
 
 struct PresenceEntry {
@@ -56,7 +57,7 @@ Result<PresenceContents> ParsePresence(Bytes bytes, const StreamManifest& manife
 
 class PresenceMap {
  public:
-  explicit PresenceMap(size_t files) : files_(files) {}
+  explicit PresenceMap(size_t files) : files_(files), compared_(files) {}
 
   void Apply(const PresenceEntry& entry);
   // As if it had never come.
@@ -70,6 +71,9 @@ class PresenceMap {
 
   uint64_t expert_bytes() const { return expert_bytes_; }
   uint64_t experts() const { return by_age_.size(); }
+  // Time of modification, in nanoseconds, of the whole file when it was compared with its listed checksum; empty when
+  // it never was.
+  std::optional<uint64_t> ComparedAt(int32_t file) const { return compared_[static_cast<size_t>(file)]; }
   // Ranges of one file, ascending.
   std::vector<PresenceEntry> Of(int32_t file) const;
 
@@ -80,6 +84,7 @@ class PresenceMap {
   };
   std::vector<std::map<uint64_t, Held>> files_;  // by offset
   std::map<uint64_t, FileRange> by_age_;         // experts
+  std::vector<std::optional<uint64_t>> compared_;
   uint64_t next_age_ = 1;
   uint64_t expert_bytes_ = 0;
 };

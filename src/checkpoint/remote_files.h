@@ -23,6 +23,8 @@ class RemoteFiles {
   // for ever. kCancelled; kIo: cannot be reached; kCorrupt: what came is not of the file that the manifest names;
   // kNotFound: it is no longer there. Errors name the file and what to do.
   virtual Status Read(const StreamFile& file, uint64_t offset, MutBytes out, CancelToken cancel) = 0;
+  // Every range comes at least twice and is compared (checkpoint/read_twice.h).
+  virtual bool reads_twice() const { return false; }
 };
 
 using RemoteFilesFactory = std::function<Result<std::unique_ptr<RemoteFiles>>(const StreamManifest&)>;

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/integrity.h"
+#include "checkpoint/shard_file.h"
 #include "io/punch_hole.h"
 
 namespace deltafin {
@@ -26,7 +27,7 @@ constexpr size_t kLargestWrite = size_t{64} << 20;
 Failure WriteFailure(std::string_view doing, const std::string& path, int error) {
   if (error == ENOSPC || error == EDQUOT)
     return Fail(ErrorCode::kUnavailable, doing, " ", path, ": ", std::strerror(error),
-                ": free some space there, or bound what is kept with --keep-experts; what was fetched before stays");
+                ": free some space there; what was fetched before stays");
   return Fail(ErrorCode::kIo, doing, " ", path, ": ", std::strerror(error));
 }
 
@@ -60,6 +61,18 @@ Status WriteManifest(const std::string& folder, const StreamManifest& manifest) 
   return WriteFileAtomically(Cat(folder, "/", kStreamManifestName), std::as_bytes(std::span(text)));
 }
 
+Status WriteEmptyMap(const std::string& folder, const StreamManifest& manifest) {
+  const std::string header = PresenceHeader(manifest.Id());
+  return WriteFileAtomically(MapPath(folder), std::as_bytes(std::span(header)));
+}
+
+Status MakePartialFolder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(PartialFolder(folder), error);
+  if (!error) return {};
+  return Fail(ErrorCode::kIo, PartialFolder(folder), ": cannot make this folder: ", error.message());
+}
+
 // A sparse file of its final size.
 Status MakeSparse(const std::string& path, uint64_t bytes) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
@@ -74,14 +87,11 @@ Status MakeSparse(const std::string& path, uint64_t bytes) {
 }  // namespace
 
 Status StreamFolder::Create(const std::string& folder, const StreamManifest& manifest) {
-  std::error_code error;
-  fs::create_directories(PartialFolder(folder), error);
-  if (error) return Fail(ErrorCode::kIo, PartialFolder(folder), ": cannot make this folder: ", error.message());
+  DFIN_TRY_VOID(MakePartialFolder(folder));
   for (const StreamFile& file : manifest.files)
-    if (!fs::exists(Cat(folder, "/", file.name), error))  // a whole one that somebody put there is used
+    if (!StampFile(Cat(folder, "/", file.name)))  // a whole one that somebody put there is used, once it was compared
       DFIN_TRY_VOID(MakeSparse(Cat(PartialFolder(folder), "/", file.name), file.bytes));
-  const std::string header = PresenceHeader(manifest.Id());
-  DFIN_TRY_VOID(WriteFileAtomically(MapPath(folder), std::as_bytes(std::span(header))));
+  DFIN_TRY_VOID(WriteEmptyMap(folder, manifest));
   SyncFolder(PartialFolder(folder));
   return WriteManifest(folder, manifest);
 }
@@ -92,6 +102,7 @@ StreamFolder::StreamFolder(std::string folder, StreamManifest manifest, uint64_t
       manifest_(std::move(manifest)),
       map_(manifest_.files.size()),
       published_(manifest_.files.size()),
+      compared_(manifest_.files.size()),
       fds_(manifest_.files.size(), -1) {}
 
 StreamFolder::~StreamFolder() {
@@ -105,13 +116,46 @@ Result<std::unique_ptr<StreamFolder>> StreamFolder::Open(const std::string& fold
                                                          uint64_t most_expert_bytes) {
   DFIN_TRY(StreamManifest manifest, ReadStreamManifest(folder));
   std::unique_ptr<StreamFolder> opened(new StreamFolder(folder, std::move(manifest), most_expert_bytes));
+  if (use == Use::kFill) DFIN_TRY_VOID(MakePartialFolder(folder));
   DFIN_TRY_VOID(opened->Lock(use));
-  for (size_t i = 0; i < opened->published_.size(); ++i) {
-    std::error_code ignored;
-    opened->published_[i] = fs::exists(Cat(folder, "/", opened->manifest_.files[i].name), ignored);
-  }
   DFIN_TRY_VOID(opened->OpenMap(use));
+  opened->FindPublished();
+  if (use == Use::kFill) DFIN_TRY_VOID(opened->BeginAnew());
   return opened;
+}
+
+void StreamFolder::FindPublished() {
+  for (size_t i = 0; i < published_.size(); ++i) {
+    const StreamFile& file = manifest_.files[i];
+    const Result<FileStamp> stamp = StampFile(Cat(folder_, "/", file.name));
+    published_[i] = stamp.has_value();
+    compared_[i] = stamp && stamp->bytes == file.bytes &&
+                   map_.ComparedAt(static_cast<int32_t>(i)) == static_cast<uint64_t>(stamp->modified_ns);
+  }
+}
+
+// Files that have neither their final name nor all their room. Before one is made again the map says that nothing of it
+// is there, and before that the manifest that runs may not begin.
+Status StreamFolder::BeginAnew() {
+  std::vector<size_t> lost;
+  std::vector<PresenceEntry> dropped;
+  for (size_t i = 0; i < published_.size(); ++i) {
+    const StreamFile& file = manifest_.files[i];
+    if (published_[i]) continue;
+    const Result<FileStamp> stamp = StampFile(Cat(PartialFolder(folder_), "/", file.name));
+    if (stamp && stamp->bytes == file.bytes) continue;
+    if (!stamp && stamp.error().code() != ErrorCode::kNotFound) return Failure(Error(stamp.error()));
+    lost.push_back(i);
+    for (const PresenceEntry& entry : map_.Of(static_cast<int32_t>(i)))
+      dropped.push_back({PresenceKind::kDropped, entry.range, 0});
+  }
+  if (lost.empty()) return {};
+  if (manifest_.dense_complete) DFIN_TRY_VOID(SetDenseComplete(false));
+  if (!dropped.empty()) DFIN_TRY_VOID(Append(dropped));
+  for (const size_t i : lost)
+    DFIN_TRY_VOID(MakeSparse(Cat(PartialFolder(folder_), "/", manifest_.files[i].name), manifest_.files[i].bytes));
+  SyncFolder(PartialFolder(folder_));
+  return {};
 }
 
 Status StreamFolder::Lock(Use use) {
@@ -120,14 +164,21 @@ Status StreamFolder::Lock(Use use) {
   if (lock_fd_ < 0)
     return Fail(ErrorCode::kNotFound, partial, ": expected this folder beside ", kStreamManifestName,
                 ", got: ", std::strerror(errno), ": give the `deltafin setup --dense-only` command again");
-  if (flock(lock_fd_, (use == Use::kFetch ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
+  if (flock(lock_fd_, (use == Use::kRead ? LOCK_SH : LOCK_EX) | LOCK_NB) == 0 || errno != EWOULDBLOCK) return {};
   return Fail(ErrorCode::kUnavailable, folder_, ": expected to be alone with this folder, got another deltafin that ",
-              use == Use::kFetch ? "uses it: wait for it to end; several at once can only read, with --offline"
-                                 : "fetches experts into it: wait for it to end");
+              use == Use::kRead ? "fetches experts into it: wait for it to end"
+                                : "uses it: wait for it to end; several at once can only read, with --offline");
 }
 
 Status StreamFolder::OpenMap(Use use) {
   const std::string path = MapPath(folder_);
+  const Result<FileStamp> stamp = StampFile(path);
+  const bool lost = stamp ? stamp->bytes < kPresenceHeaderBytes : stamp.error().code() == ErrorCode::kNotFound;
+  if (lost && use == Use::kRead)
+    return Fail(ErrorCode::kNotFound, path, ": expected the map of what was fetched, got ",
+                stamp ? "an empty file" : "nothing of that name",
+                ": give the `deltafin setup --dense-only` command again");
+  if (lost) DFIN_TRY_VOID(WriteEmptyMap(folder_, manifest_));
   DFIN_TRY(const std::string text, ReadWholeFile(path, kMaxPresenceBytes));
   DFIN_TRY(const PresenceContents contents, ParsePresence(std::as_bytes(std::span(text)), manifest_, path));
   for (const PresenceEntry& entry : contents.entries) map_.Apply(entry);
@@ -150,6 +201,27 @@ std::string StreamFolder::PathOf(int32_t file) const {
 bool StreamFolder::published(int32_t file) const {
   const std::lock_guard lock(mutex_);
   return published_[static_cast<size_t>(file)];
+}
+
+bool StreamFolder::compared(int32_t file) const {
+  const std::lock_guard lock(mutex_);
+  const auto number = static_cast<size_t>(file);
+  return published_[number] && compared_[number];
+}
+
+Status StreamFolder::SetCompared(int32_t file, int64_t modified_ns) {
+  const std::lock_guard lock(mutex_);
+  const auto number = static_cast<size_t>(file);
+  const PresenceEntry entry{
+      PresenceKind::kWhole, {file, 0, manifest_.files[number].bytes}, static_cast<uint64_t>(modified_ns)};
+  DFIN_TRY_VOID(Append({&entry, 1}));
+  compared_[number] = true;
+  return {};
+}
+
+Status StreamFolder::SetEndpoint(const std::string& endpoint) {
+  manifest_.endpoint = endpoint;
+  return WriteManifest(folder_, manifest_);
 }
 
 bool StreamFolder::Has(const FileRange& range) const {
@@ -244,8 +316,9 @@ Status StreamFolder::Put(const Piece& piece, const std::function<bool(const File
   return Append(entries);
 }
 
-Status StreamFolder::SetDenseComplete() {
-  manifest_.dense_complete = true;
+Status StreamFolder::SetDenseComplete(bool complete) {
+  if (manifest_.dense_complete == complete) return {};
+  manifest_.dense_complete = complete;
   return WriteManifest(folder_, manifest_);
 }
 
@@ -258,6 +331,9 @@ bool StreamFolder::IsWhole(int32_t file) const {
 Status StreamFolder::Publish(int32_t file) {
   const std::string& name = manifest_.files[static_cast<size_t>(file)].name;
   const std::string from = Cat(PartialFolder(folder_), "/", name), to = Cat(folder_, "/", name);
+  // Noted first: between note and name there is no file that the note speaks of, so it says nothing yet.
+  DFIN_TRY(const FileStamp stamp, StampFile(from));
+  DFIN_TRY_VOID(SetCompared(file, stamp.modified_ns));
   std::error_code error;
   fs::rename(from, to, error);
   if (error) return Fail(ErrorCode::kIo, to, ": cannot be given its name: ", error.message());

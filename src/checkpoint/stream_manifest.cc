@@ -36,6 +36,8 @@ Status CheckFiles(const StreamManifest& manifest, const std::string& what) {
     if (!has_sha256 && !(file.sha256.empty() && IsHex(file.git_sha1, 40)))
       return Fail(ErrorCode::kCorrupt, what, ": ", file.name,
                   ": expected sha256 of 64 hexadecimal digits, or git_sha1 of 40, got neither, or both");
+    if (!file.name.ends_with(".safetensors"))
+      return Fail(ErrorCode::kCorrupt, what, ": ", file.name, ": expected the name of a shard, *.safetensors");
     if (!names.insert(file.name).second)
       return Fail(ErrorCode::kCorrupt, what, ": ", file.name, ": expected each file once, got it twice");
   }

@@ -8,7 +8,7 @@
 namespace deltafin {
 namespace {
 
-// Times that a range may come differently, or with a scale that is no number, before it is an error.
+// Times that a range may come damaged, as far as that shows, before it is an error.
 constexpr int kMostTries = 3;
 // Adjacent experts that are fetched as one range: more would leave connections without work.
 constexpr uint64_t kMostJoined = 4;
@@ -256,26 +256,17 @@ Status StreamedExperts::FetchGroup(const std::vector<ExpertKey>& group) {
   std::vector<std::byte> bytes(all.bytes);
   Status status;
   for (int attempt = 0; attempt < kMostTries; ++attempt) {
-    status = FetchBytes(all, file, bytes);
+    status = remote_->Read(file, all.offset, bytes, stop_fetching_.token());
     if (status) status = CheckRecords(group, file, bytes);
     if (status || status.error().code() != ErrorCode::kCorrupt) break;
   }
   if (!status) return FailWith(std::move(status), NameOf(group.front()));
   status = folder_.Put({PresenceKind::kExpert, all.file, all.offset, bytes, sizes},
                        [this](const FileRange& range) { return IsBeingRead(range); });
+  if (!status && status.error().code() == ErrorCode::kUnavailable)
+    status = Fail(ErrorCode::kUnavailable, status.error().message(), "; --keep-experts bounds what is kept");
   if (!status) return FailWith(std::move(status), NameOf(group.front()));
   return {};
-}
-
-Status StreamedExperts::FetchBytes(const FileRange& range, const StreamFile& file, MutBytes out) {
-  DFIN_TRY_VOID(remote_->Read(file, range.offset, out, stop_fetching_.token()));
-  if (!options_.check_twice) return {};
-  const uint64_t hash = Hash64(out);
-  DFIN_TRY_VOID(remote_->Read(file, range.offset, out, stop_fetching_.token()));
-  if (Hash64(out) == hash) return {};
-  return Fail(ErrorCode::kCorrupt, file.name, ", ", RangeText(range),
-              ": expected the same bytes when fetched twice (--check-twice), got others: the connection or the hub "
-              "damages data");
 }
 
 Status StreamedExperts::CheckRecords(const std::vector<ExpertKey>& group, const StreamFile& file, Bytes bytes) const {
@@ -310,6 +301,8 @@ uint64_t StreamedExperts::absent() const {
 FetchCounters StreamedExperts::counters() const {
   const std::lock_guard lock(mutex_);
   FetchCounters now = counters_;
+  now.streamed = true;
+  now.twice = remote_ != nullptr && remote_->reads_twice();
   if (busy_ > 0) now.seconds += SecondsBetween(busy_since_ns_, clock_.NowNs());
   return now;
 }

@@ -1,14 +1,14 @@
 // StreamedExperts: the experts of a streamed folder: read from disk when they are there, else fetched, kept, then read.
 //
 // An expert that is absent waits in a queue; a few threads fetch what waits, each one range at a time, adjacent experts
-// in one. What came is looked at (its size by the remote files; every scale is a number; with `check_twice` it came
-// twice and was the same), put into its place (checkpoint/stream_folder.h), and read from there like any other, so an
-// answer's bits cannot depend on when an expert came. A record on disk whose checksum is wrong is fetched again, once.
-// Reads that were not asked for by a layer (guesses, a warm start) never make anything be fetched: they fail at once
-// with kUnavailable. A cancelled fetch ends at once; what was on its way for it still arrives and is kept.
-// `disk` checks checksums and scales; it and the folder outlive this. The destructor stops what is
-// being fetched and waits for what is being read. Thread-safe. Errors name layer, expert and file: those of the disk,
-// of the remote files and of the folder; kIo for an absent expert when nothing may be fetched.
+// in one. What came is looked at (by the remote files, which may compare two fetches; every scale is a number), put
+// into its place (checkpoint/stream_folder.h), and read from there like any other, so an answer's bits cannot depend on
+// when an expert came. A record on disk whose checksum is wrong is fetched again, once. Reads that were not asked for
+// by a layer (guesses, a warm start) never make anything be fetched: they fail at once with kUnavailable. A cancelled
+// fetch ends at once; what was on its way for it still arrives and is kept. `disk` checks checksums and scales; it and
+// the folder outlive this. The destructor stops what is being fetched and waits for what is being read. Thread-safe.
+// Errors name layer, expert and file: those of the disk, of the remote files and of the folder; kIo for an absent
+// expert when nothing may be fetched.
 #pragma once
 
 #include <condition_variable>
@@ -31,15 +31,16 @@ namespace deltafin {
 
 struct StreamedExpertsOptions {
   int connections = 8;               // ranges that are fetched at once
-  bool check_twice = false;          // every range is fetched twice and compared
   uint64_t join_bytes = 40'000'000;  // most bytes of adjacent experts that are fetched as one range
 };
 
 struct FetchCounters {
   uint64_t experts = 0;        // fetched and put into their place
-  uint64_t bytes = 0;          // of them; with check_twice they came twice
+  uint64_t bytes = 0;          // of them, each counted once
   uint64_t fetched_again = 0;  // of those, that were on disk with a wrong checksum
   uint64_t waiting = 0;        // now: queued or on their way
+  bool streamed = false;       // whether this is a model whose experts are fetched
+  bool twice = false;          // every range comes at least twice and is compared
   double seconds = 0;          // with at least one on its way
 };
 
@@ -99,7 +100,6 @@ class StreamedExperts final : public ExpertSource {
   void Work();
   std::vector<ExpertKey> TakeGroup();
   Status FetchGroup(const std::vector<ExpertKey>& group);
-  Status FetchBytes(const FileRange& range, const StreamFile& file, MutBytes out);
   Status CheckRecords(const std::vector<ExpertKey>& group, const StreamFile& file, Bytes bytes) const;
   void CountBusy(int change);
   std::string NameOf(ExpertKey key) const;

@@ -30,7 +30,6 @@ enum class DraftMode : uint8_t {
 // Of a model whose experts are fetched as they are routed.
 struct StreamOptions {
   bool offline = false;                       // --offline: nothing is fetched
-  bool check_twice = false;                   // --check-twice: every range is fetched twice and compared
   std::optional<uint64_t> keep_experts = {};  // --keep-experts: most bytes of fetched experts that stay on disk
   int connections = 8;                        // --connections: ranges that are fetched at once
 };

@@ -107,9 +107,9 @@ Result<WeightFiles> WeightFiles::Open(const EngineOptions& options, Logger& logg
 
 Status WeightFiles::OpenStream(const EngineOptions& options, Logger& logger, bool streamed) {
   const StreamOptions& wanted = options.stream;
-  if (!streamed && (wanted.check_twice || wanted.keep_experts))
-    return Fail(ErrorCode::kInvalidArgument, wanted.check_twice ? "--check-twice: " : "--keep-experts: ",
-                "expected a model whose experts are fetched as they are used, got one that has them all: leave it out");
+  if (!streamed && wanted.keep_experts)
+    return Fail(ErrorCode::kInvalidArgument,
+                "--keep-experts: expected a model whose experts are fetched as they are used, got one that has them all: leave it out");
   if (!streamed) return {};
   const ModelSpec& spec = checkpoint->spec();
   const auto record = static_cast<uint64_t>(ExpertGeometry(spec).record_bytes());
@@ -163,8 +163,7 @@ Result<std::unique_ptr<StreamedExperts>> WeightFiles::MakeStream(const EngineOpt
     DFIN_TRY(remote, remote_files(stream->manifest()));
   }
   return std::make_unique<StreamedExperts>(
-      *checkpoint, *stream, disk, std::move(remote),
-      StreamedExpertsOptions{.connections = options.stream.connections, .check_twice = options.stream.check_twice},
+      *checkpoint, *stream, disk, std::move(remote), StreamedExpertsOptions{.connections = options.stream.connections},
       clock);
 }
 

@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shard_file.h"
 #include "pack/disk.h"
+#include "setup/own_names.h"
 
 namespace deltafin {
 namespace {
@@ -89,14 +90,6 @@ Status FindState(const Known& known, SetupFile& file) {
   return {};
 }
 
-// Whatever the case: some file systems do not tell.
-bool IsOurOwn(std::string_view name) {
-  constexpr std::string_view kOurs = "deltafin-";
-  return name.size() >= kOurs.size() && std::equal(kOurs.begin(), kOurs.end(), name.begin(), [](char ours, char its) {
-           return ours == (its >= 'A' && its <= 'Z' ? static_cast<char>(its - 'A' + 'a') : its);
-         });
-}
-
 }  // namespace
 
 std::vector<SetupFile> ChooseFiles(const HubListing& listing, const std::string& folder,
@@ -104,9 +97,8 @@ std::vector<SetupFile> ChooseFiles(const HubListing& listing, const std::string&
   std::vector<SetupFile> files;
   for (size_t i = 0; i < listing.files.size(); ++i) {
     const HubFile& file = listing.files[i];
-    const std::string name = file.path.substr(file.path.rfind('/') + 1);
-    if (file.path.starts_with('.') || file.path.find("/.") != std::string::npos) continue;
-    if (IsOurOwn(name)) {
+    if (IsHiddenName(file.path)) continue;
+    if (IsOwnName(file.path)) {
       left_out.push_back(file.path);
       continue;
     }

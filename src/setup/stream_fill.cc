@@ -10,13 +10,16 @@
 #include <cstring>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
-#include "base/model_file.h"
-#include "checkpoint/integrity.h"
-#include "io/direct_file.h"
 #include "base/digest.h"
+#include "base/model_file.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/integrity.h"
+#include "checkpoint/shard_file.h"
+#include "io/direct_file.h"
 #include "setup/stream_layout.h"
 
 namespace deltafin {
@@ -25,7 +28,8 @@ namespace {
 constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr uint64_t kJoinBytes = uint64_t{64} << 20;  // of adjacent experts, fetched as one range
 constexpr uint64_t kHashBlock = uint64_t{8} << 20;
-constexpr int kMostTries = 2;  // of a whole file
+constexpr int kMostTries = 2;        // of a whole file
+constexpr int kMostHeaderTries = 5;  // a header that makes no sense comes again
 
 // Adjacent ranges that are fetched as one.
 struct Job {
@@ -46,11 +50,22 @@ class Filler {
   size_t files() const { return folder_.manifest().files.size(); }
   const StreamFile& file(int32_t number) const { return folder_.manifest().files[static_cast<size_t>(number)]; }
 
+  Status ReadSpec();
+  // The header from the network: into its place once it makes sense.
   Status FetchHeader(int32_t number);
+  Status TryHeader(int32_t number);
+  // The header on disk.
+  Status ReadLayout(int32_t number);
   Status ReadLayouts();
+  Status FetchDense();
+  // That the folder opens as a model: names, types and shapes are what the config wants.
+  Status OpenModel() const;
+  Status ComparePublished();
   Status FetchExpertsOf(int32_t number);
   Status CheckAndPublish(int32_t number);
+  // Of a whole file, with size and checksum as listed.
   Result<bool> ChecksumIsRight(int32_t number);
+  Result<bool> Compare(int32_t number);
   Status DoubtWrongRanges(int32_t number);
 
   // What of `ranges` is absent, adjacent ones joined up to `join_bytes`.
@@ -63,9 +78,10 @@ class Filler {
   StreamFolder& folder_;
   RemoteFiles& remote_;
   const StreamFillOptions& options_;
+  std::optional<ModelSpec> spec_;
   std::vector<StreamLayout> layouts_;
   std::atomic<uint64_t> bytes_done_{0};
-  std::atomic<bool> checking_{false};
+  std::atomic<int32_t> checking_{-1};
   uint64_t bytes_total_ = 0;
 };
 
@@ -151,10 +167,20 @@ void Filler::Report() {
                      .bytes_total = std::max<uint64_t>(bytes_total_, bytes_done_),
                      .files_done = folder_.totals().published,
                      .files_total = files(),
-                     .checking = checking_});
+                     .checking = checking_ < 0 ? "" : file(checking_).name});
 }
 
 Status Filler::FetchHeader(int32_t number) {
+  for (int attempt = 1;; ++attempt) {
+    Status status = TryHeader(number);
+    if (status || status.error().code() != ErrorCode::kCorrupt) return status;
+    if (attempt == kMostHeaderTries)
+      return Fail(ErrorCode::kCorrupt, status.error().message(), " (fetched ", attempt,
+                  " times): the connection or the hub damages data, or this is no model");
+  }
+}
+
+Status Filler::TryHeader(int32_t number) {
   const StreamFile& wanted = file(number);
   char first[8] = {};
   const MutBytes first_bytes = std::as_writable_bytes(std::span(first));
@@ -163,41 +189,112 @@ Status Filler::FetchHeader(int32_t number) {
                 " bytes: is this the right repository?");
   DFIN_TRY_VOID(remote_.Read(wanted, 0, first_bytes, options_.cancel));
   DFIN_TRY(const uint64_t length, ReadHeaderLength({first, sizeof first}, wanted.bytes, wanted.name));
-  return Fetch({PresenceKind::kDense, {number, 0, sizeof first + length}, {sizeof first + length}});
-}
-
-Status Filler::ReadLayouts() {
-  const std::string config_path = folder_.folder() + "/config.json";
-  DFIN_TRY(const std::string config, ReadModelFile(config_path, kMaxConfigBytes));
-  DFIN_TRY(const ModelSpec spec, ModelSpec::FromConfigText(config, config_path));
-  std::vector<int32_t> without_header;
-  for (int32_t i = 0; i < static_cast<int32_t>(files()); ++i) {
-    const std::vector<PresenceEntry> ranges = folder_.Ranges(i);
-    const bool has_header = !ranges.empty() && ranges.front().range.offset == 0;
-    if (!has_header && !folder_.published(i)) without_header.push_back(i);
-  }
-  DFIN_TRY_VOID(InParallel(without_header.size(), [&](size_t i) { return FetchHeader(without_header[i]); }));
-  for (int32_t i = 0; i < static_cast<int32_t>(files()); ++i) {
-    const std::string path = folder_.PathOf(i);
-    DFIN_TRY(const ShardHeader header, ReadShardHeader(path));
-    DFIN_TRY_VOID(CheckShardSize(header, path));
-    Result<StreamLayout> layout = LayOut(spec, header, i);
-    if (!layout) return FailWith(std::move(layout), path);
-    layouts_.push_back(std::move(*layout));
-  }
+  std::vector<std::byte> bytes(sizeof first + length);
+  DFIN_TRY_VOID(remote_.Read(wanted, 0, bytes, options_.cancel));
+  if (std::memcmp(bytes.data(), first, sizeof first) != 0)
+    return Fail(ErrorCode::kCorrupt, wanted.name, ": expected the same first bytes when they came twice, got others");
+  const std::string_view json(reinterpret_cast<const char*>(bytes.data()) + sizeof first, length);
+  DFIN_TRY(const SafetensorsHeader header, SafetensorsHeader::Parse(json, wanted.name));
+  if (header.file_bytes() != wanted.bytes)
+    return Fail(ErrorCode::kCorrupt, wanted.name, ": expected a header of a file of ", wanted.bytes,
+                " bytes, got one of ", header.file_bytes());
+  Result<StreamLayout> layout = LayOut(*spec_, header, number);
+  if (!layout) return FailWith(std::move(layout), wanted.name);
+  const uint64_t sizes[] = {bytes.size()};
+  DFIN_TRY_VOID(folder_.Put({PresenceKind::kDense, number, 0, bytes, sizes}));
+  bytes_done_ += bytes.size();
+  layouts_[static_cast<size_t>(number)] = std::move(*layout);
   return {};
 }
 
-Status Filler::Dense() {
-  DFIN_TRY_VOID(ReadLayouts());
+Status Filler::ReadLayout(int32_t number) {
+  const std::string path = folder_.PathOf(number);
+  DFIN_TRY(const ShardHeader shard, ReadShardHeader(path));
+  DFIN_TRY_VOID(CheckShardSize(shard, path));
+  Result<StreamLayout> layout = LayOut(*spec_, shard.header, number);
+  if (!layout) return FailWith(std::move(layout), path);
+  layouts_[static_cast<size_t>(number)] = std::move(*layout);
+  return {};
+}
+
+Status Filler::ReadSpec() {
+  const std::string config_path = folder_.folder() + "/config.json";
+  DFIN_TRY(const std::string config, ReadModelFile(config_path, kMaxConfigBytes));
+  DFIN_TRY(spec_, ModelSpec::FromConfigText(config, config_path));
+  return {};
+}
+
+Status Filler::ReadLayouts() {
+  DFIN_TRY_VOID(ReadSpec());
+  layouts_.resize(files());
+  std::vector<int32_t> absent;
+  for (int32_t i = 0; i < static_cast<int32_t>(files()); ++i) {
+    const std::vector<PresenceEntry> ranges = folder_.Ranges(i);
+    const bool has_header = !ranges.empty() && ranges.front().range.offset == 0;
+    if (!has_header && !folder_.published(i)) {
+      absent.push_back(i);
+      continue;
+    }
+    Status read = ReadLayout(i);
+    if (read) continue;
+    // One that came damaged, or that the drive damaged, comes again.
+    if (folder_.published(i) || read.error().code() != ErrorCode::kCorrupt) return read;
+    absent.push_back(i);
+  }
+  return InParallel(absent.size(), [&](size_t i) { return FetchHeader(absent[i]); });
+}
+
+Status Filler::OpenModel() const {
+  const Result<Checkpoint> opened = Checkpoint::Open(
+      {.folder = folder_.folder(), .index_cache_folder = "", .cancel = options_.cancel, .may_be_streamed = true});
+  return opened ? Status() : Status(Failure(Error(opened.error())));
+}
+
+Status Filler::FetchDense() {
   std::vector<FileRange> ranges;
   for (const StreamLayout& layout : layouts_) ranges.insert(ranges.end(), layout.dense.begin(), layout.dense.end());
   const std::vector<Job> jobs = Missing(ranges, PresenceKind::kDense, kDenseRangeBytes);
   bytes_done_ = 0;
   bytes_total_ = BytesOf(jobs);
   if (options_.on_size) DFIN_TRY_VOID(options_.on_size(bytes_total_));
-  DFIN_TRY_VOID(InParallel(jobs.size(), [&](size_t i) { return Fetch(jobs[i]); }));
-  return folder_.SetDenseComplete();
+  return InParallel(jobs.size(), [&](size_t i) { return Fetch(jobs[i]); });
+}
+
+Status Filler::Dense() {
+  DFIN_TRY_VOID(ComparePublished());
+  DFIN_TRY_VOID(ReadLayouts());
+  DFIN_TRY_VOID(FetchDense());
+  DFIN_TRY_VOID(folder_.SetDenseComplete(true));
+  Status opened = OpenModel();
+  if (opened || options_.cancel.cancelled()) return opened;
+  // A header that is well formed may still have come with a wrong letter in a name: all come once more.
+  DFIN_TRY_VOID(folder_.SetDenseComplete(false));
+  DFIN_TRY_VOID(InParallel(files(), [&](size_t i) {
+    const auto number = static_cast<int32_t>(i);
+    return folder_.published(number) ? Status() : FetchHeader(number);
+  }));
+  DFIN_TRY_VOID(FetchDense());
+  DFIN_TRY_VOID(folder_.SetDenseComplete(true));
+  opened = OpenModel();
+  if (opened || options_.cancel.cancelled()) return opened;
+  DFIN_TRY_VOID(folder_.SetDenseComplete(false));
+  return opened;
+}
+
+// Shards under their final names that nobody has compared since they were last changed.
+Status Filler::ComparePublished() {
+  for (int32_t i = 0; i < static_cast<int32_t>(files()); ++i) {
+    if (!folder_.published(i) || folder_.compared(i)) continue;
+    const std::string path = folder_.PathOf(i);
+    DFIN_TRY(const FileStamp stamp, StampFile(path));
+    DFIN_TRY(const bool right, ChecksumIsRight(i));
+    if (!right)
+      return Fail(ErrorCode::kCorrupt, path,
+                  ": expected the size and checksum that the hub lists, got others: this is not the repository's file: "
+                  "setup overwrites nothing: remove it to have it fetched, or give another folder with --to");
+    DFIN_TRY_VOID(folder_.SetCompared(i, stamp.modified_ns));
+  }
+  return {};
 }
 
 Status Filler::FetchExpertsOf(int32_t number) {
@@ -207,9 +304,18 @@ Status Filler::FetchExpertsOf(int32_t number) {
 }
 
 Result<bool> Filler::ChecksumIsRight(int32_t number) {
+  checking_ = number;
+  Result<bool> right = Compare(number);
+  checking_ = -1;
+  return right;
+}
+
+Result<bool> Filler::Compare(int32_t number) {
   const StreamFile& wanted = file(number);
-  DFIN_TRY(Digest digest, wanted.sha256.empty() ? Digest::GitSha1(wanted.bytes) : Digest::Sha256());
   const std::string path = folder_.PathOf(number);
+  DFIN_TRY(const FileStamp stamp, StampFile(path));
+  if (stamp.bytes != wanted.bytes) return false;
+  DFIN_TRY(Digest digest, wanted.sha256.empty() ? Digest::GitSha1(wanted.bytes) : Digest::Sha256());
   DFIN_TRY(const DirectFile source, DirectFile::OpenBuffered(path));
   std::vector<std::byte> block(kHashBlock);
   for (uint64_t at = 0; at < wanted.bytes;) {
@@ -249,10 +355,7 @@ Status Filler::CheckAndPublish(int32_t number) {
     DFIN_TRY_VOID(InParallel(dense.size(), [&](size_t i) { return Fetch(dense[i]); }));
     DFIN_TRY_VOID(FetchExpertsOf(number));
     DFIN_CHECK(folder_.IsWhole(number), "header, dense ranges and experts are the whole file");
-    checking_ = true;
-    Result<bool> right = ChecksumIsRight(number);
-    checking_ = false;
-    DFIN_TRY(const bool is_right, std::move(right));
+    DFIN_TRY(const bool is_right, ChecksumIsRight(number));
     if (is_right) return folder_.Publish(number);
     DFIN_TRY_VOID(DoubtWrongRanges(number));
   }
@@ -263,6 +366,7 @@ Status Filler::CheckAndPublish(int32_t number) {
 }
 
 Status Filler::All() {
+  DFIN_TRY_VOID(ComparePublished());
   DFIN_TRY_VOID(ReadLayouts());
   std::vector<FileRange> ranges;
   for (const StreamLayout& layout : layouts_) {

@@ -2,12 +2,17 @@
 //
 // Works on a StreamFolder that is open for fetching and any RemoteFiles. Several ranges at once; whatever is on disk
 // when it ends, in whatever way, is not fetched again. Functions without state; one call at a time for a folder.
-// Errors: those of the folder and the remote files; kCorrupt for headers that make no sense and for a file whose
-// checksum is not the listed one although it was fetched twice; kCancelled.
+// A shard under its final name is compared with its listed checksum before anything is fetched, unless it was compared
+// before and is unchanged. A header goes into its place only when it makes sense; one that does not, come or on disk,
+// is fetched again.
+// Errors: those of the folder and the remote files; kCorrupt for headers that make no sense however often they come,
+// for a file whose checksum is not the listed one although it was fetched twice, and for a shard that somebody else put
+// there and that is another; kCancelled.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "base/cancel.h"
 #include "base/result.h"
@@ -19,7 +24,7 @@ namespace deltafin {
 struct StreamFillProgress {
   uint64_t bytes_done = 0, bytes_total = 0;  // of what this call fetches
   uint64_t files_done = 0, files_total = 0;  // shards with their final name
-  bool checking = false;                     // a whole shard is being compared with its checksum
+  std::string checking = {};                 // the whole shard that is being compared with its checksum
 };
 
 struct StreamFillOptions {

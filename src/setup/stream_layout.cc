@@ -19,17 +19,20 @@ void AddDense(uint64_t begin, uint64_t end, int32_t file, std::vector<FileRange>
 
 }  // namespace
 
-Result<StreamLayout> LayOut(const ModelSpec& spec, const ShardHeader& header, int32_t file) {
+Result<StreamLayout> LayOut(const ModelSpec& spec, const SafetensorsHeader& header, int32_t file) {
   const TensorDirectory directory(spec);
   struct Extent {
     uint64_t begin = UINT64_MAX, end = 0, bytes = 0;
   };
   std::map<int64_t, Extent> experts;  // by position
-  for (const TensorEntry& tensor : header.header.tensors()) {
+  for (const TensorEntry& tensor : header.tensors()) {
     const TensorDirectory::Lookup found = directory.Find(tensor.name);
+    if (found.kind == TensorDirectory::Lookup::Kind::kUnknown)
+      return Fail(ErrorCode::kCorrupt, "tensor '", tensor.name,
+                  "': expected only tensors that Kimi K3 with this config.json has, got an unknown one");
     if (found.kind != TensorDirectory::Lookup::Kind::kText || found.slot < directory.dense_count()) continue;
     Extent& extent = experts[(found.slot - directory.dense_count()) / kExpertParts];
-    const uint64_t begin = header.header.data_start() + tensor.begin;
+    const uint64_t begin = header.data_start() + tensor.begin;
     extent.begin = std::min(extent.begin, begin);
     extent.end = std::max(extent.end, begin + tensor.bytes);
     extent.bytes += tensor.bytes;
@@ -42,7 +45,7 @@ Result<StreamLayout> LayOut(const ModelSpec& spec, const ShardHeader& header, in
       layout.experts.push_back({file, extent.begin, record});
   }
   std::sort(layout.experts.begin(), layout.experts.end());
-  uint64_t next = header.header.data_start();
+  uint64_t next = header.data_start();
   for (const FileRange& range : layout.experts) {
     if (range.offset < next)
       return Fail(ErrorCode::kCorrupt, "expected experts that do not overlap, got one at byte ", range.offset,
@@ -50,7 +53,7 @@ Result<StreamLayout> LayOut(const ModelSpec& spec, const ShardHeader& header, in
     AddDense(next, range.offset, file, layout.dense);
     next = range.offset + range.bytes;
   }
-  AddDense(next, header.header.file_bytes(), file, layout.dense);
+  AddDense(next, header.file_bytes(), file, layout.dense);
   return layout;
 }
 

@@ -22,6 +22,6 @@ struct StreamLayout {
 };
 
 // Of file number `file`, which has `header`.
-Result<StreamLayout> LayOut(const ModelSpec& spec, const ShardHeader& header, int32_t file);
+Result<StreamLayout> LayOut(const ModelSpec& spec, const SafetensorsHeader& header, int32_t file);
 
 }  // namespace deltafin

@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "base/json.h"
 #include "base/digest.h"
+#include "base/json.h"
 
 namespace deltafin::test {
 namespace {
@@ -86,6 +86,18 @@ std::string HubServer::endpoint() const { return "http://127.0.0.1:" + std::to_s
 void HubServer::SetFaults(const HubFaults& faults) {
   const std::lock_guard lock(mutex_);
   faults_ = faults;
+  happened_ = {};
+  due_.clear();
+  for (const auto& [percent, fault] :
+       {std::pair(faults.stall, Fault::kStall), std::pair(faults.flip, Fault::kFlip),
+        std::pair(faults.truncate, Fault::kTruncate), std::pair(faults.busy, Fault::kBusy),
+        std::pair(faults.error, Fault::kError), std::pair(faults.drop, Fault::kDrop)})
+    if (percent > 0) due_.push_back(fault);
+}
+
+HubFaults HubServer::happened() const {
+  const std::lock_guard lock(mutex_);
+  return happened_;
 }
 
 void HubServer::Move(bool forget) {
@@ -96,7 +108,8 @@ void HubServer::Move(bool forget) {
 void HubServer::BeGood() {
   SetFaults({});
   SetDelay(0);
-  away_ = moved_ = forgotten_ = false;
+  away_ = moved_ = forgotten_ = ignores_ranges_ = saw_token_ = false;
+  header_flips_ = 0;
 }
 
 void HubServer::Accept() {
@@ -135,17 +148,34 @@ void HubServer::Serve(int connection) {
   const std::string path = head.substr(begin, head.find(' ', begin) - begin);
   const std::string first = first_commit(), now = moved_ ? std::string(40, 'b') : first;
   const std::string api = std::string("/api/models/") + kRepo;
+  if (!HeaderOf(head, "Authorization").empty()) saw_token_ = true;
   if (path == api + "/revision/main") return SendText(connection, 200, "", "{\"sha\":\"" + now + "\"}");
   if (path.starts_with(api + "/tree/")) return SendText(connection, 200, "", Listing());
   const std::string resolve = std::string("/") + kRepo + "/resolve/" + first + "/";
   if (path.starts_with(resolve) && !forgotten_)
-    return ServeFile(connection, path.substr(resolve.size()), HeaderOf(head, "Range"));
+    return ServeFile(connection, path.substr(resolve.size()), ignores_ranges_ ? "" : HeaderOf(head, "Range"));
   SendText(connection, 404, "", "no such thing");
 }
 
-int HubServer::Draw() {
+HubServer::Fault HubServer::NextFault() {
   const std::lock_guard lock(mutex_);
-  return static_cast<int>(random_() % 100);
+  auto luck = static_cast<int>(random_() % 100);
+  Fault fault = due_.empty() ? Fault::kNone : due_.back();
+  if (!due_.empty()) {
+    due_.pop_back();
+    luck = 100;
+  }
+  const auto kind = [&](int percent, Fault one, int& count) {
+    if (fault == Fault::kNone && luck >= 0 && (luck -= percent) < 0) fault = one;
+    if (fault == one) ++count;
+  };
+  kind(faults_.drop, Fault::kDrop, happened_.drop);
+  kind(faults_.truncate, Fault::kTruncate, happened_.truncate);
+  kind(faults_.error, Fault::kError, happened_.error);
+  kind(faults_.busy, Fault::kBusy, happened_.busy);
+  kind(faults_.flip, Fault::kFlip, happened_.flip);
+  kind(faults_.stall, Fault::kStall, happened_.stall);
+  return fault;
 }
 
 void HubServer::Flip(std::string& body) {
@@ -157,23 +187,24 @@ void HubServer::Flip(std::string& body) {
 void HubServer::ServeFile(int connection, const std::string& path, const std::string& range) {
   ++requests_;
   if (delay_ms_ > 0) Sleep(delay_ms_);
-  HubFaults faults;
-  {
-    const std::lock_guard lock(mutex_);
-    faults = faults_;
-  }
   const auto file = std::find_if(files_.begin(), files_.end(), [&](const File& f) { return f.path == path; });
   if (file == files_.end()) return SendText(connection, 404, "", "no such file");
-  int luck = Draw();
-  if ((luck -= faults.drop) < 0) return;
-  if ((luck -= faults.error) < 0) return SendText(connection, 500, "", "made to fail");
-  if ((luck -= faults.busy) < 0) return SendText(connection, 429, "Retry-After: 0\r\n", "busy");
+  const Fault fault = NextFault();
+  if (fault == Fault::kDrop) return;
+  if (fault == Fault::kError) return SendText(connection, 500, "", "made to fail");
+  if (fault == Fault::kBusy) return SendText(connection, 429, "Retry-After: 0\r\n", "busy");
   std::string body = ReadWholeFile(folder_ + "/" + path, uint64_t{1} << 30).value();
   unsigned long long from = 0, to = body.size() - 1;
   const bool ranged = std::sscanf(range.c_str(), "bytes=%llu-%llu", &from, &to) >= 1;
   if (ranged) body = body.substr(from, to - from + 1);
   const size_t all = body.size();
-  if ((luck -= faults.flip) < 0 && all > 0) Flip(body);
+  if (fault == Fault::kFlip && all > 0) Flip(body);
+  const bool has_header = ranged && from == 0 && all > 8 && path.ends_with(".safetensors");
+  // No JSON, and a name that no tensor has, in turn.
+  if (has_header && header_flips_ > 0) {
+    char& byte = body.at(header_flips_-- % 2 == 0 ? 8 : body.find("weight"));
+    byte = static_cast<char>(byte ^ 1);
+  }
   std::string headers = "HTTP/1.1 " + std::string(ranged ? "206" : "200") + " X\r\nConnection: close\r\nETag: \"" +
                         file->sha256 + "\"\r\nX-Linked-Etag: \"" + file->sha256 +
                         "\"\r\nX-Repo-Commit: " + first_commit() + "\r\n";
@@ -181,9 +212,8 @@ void HubServer::ServeFile(int connection, const std::string& path, const std::st
     headers += "Content-Range: bytes " + std::to_string(from) + "-" + std::to_string(to) + "/" +
                std::to_string(file->bytes) + "\r\n";
   SendAll(connection, headers + "Content-Length: " + std::to_string(all) + "\r\n\r\n");
-  const bool cut = (luck -= faults.truncate) >= -faults.truncate && luck < 0;
-  const bool stalls = !cut && luck >= 0 && luck < faults.stall;
-  const size_t sent = cut || stalls ? all / 2 : all;
+  const bool stalls = fault == Fault::kStall;
+  const size_t sent = stalls || fault == Fault::kTruncate ? all / 2 : all;
   SendAll(connection, body.data(), sent);
   body_bytes_ += sent;
   for (int i = 0; stalls && i < 60 && !stop_; ++i) Sleep(50);

@@ -1,6 +1,7 @@
 // hub_server.h: a hub of this process: serves a folder over the public HTTP API that setup speaks, as badly as told.
 //
-// One thread a connection, one request a connection. Faults are drawn from a seeded generator. Thread-safe.
+// One thread a connection, one request a connection. Faults are drawn from a seeded generator; each kind that may
+// happen happens once before any is drawn, so that a test can rely on it. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@
 
 namespace deltafin::test {
 
-// Of answers with contents of files, in percent.
+// Of answers with contents of files, in percent; or how many there were.
 struct HubFaults {
   int drop = 0;      // closed without an answer
   int truncate = 0;  // closed in the middle of the body
@@ -35,6 +36,11 @@ class HubServer {
 
   std::string endpoint() const;
   void SetFaults(const HubFaults& faults);
+  HubFaults happened() const;  // since SetFaults
+  // The next so many answers with the header of a shard have a bit in it so wrong that it shows.
+  void FlipHeaders(int count) { header_flips_ = count; }
+  // Whole files only, whatever range is asked for.
+  void IgnoreRanges() { ignores_ranges_ = true; }
   // From now on main is another commit; with `forget` the first one is gone.
   void Move(bool forget);
   std::string first_commit() const { return std::string(40, 'a'); }
@@ -47,6 +53,7 @@ class HubServer {
 
   uint64_t body_bytes() const { return body_bytes_; }  // of contents of files, sent
   int requests() const { return requests_; }           // for contents of files
+  bool saw_token() const { return saw_token_; }
 
  private:
   struct File {
@@ -56,7 +63,8 @@ class HubServer {
   void Accept();
   void Serve(int socket);
   void ServeFile(int socket, const std::string& path, const std::string& range);
-  int Draw();
+  enum class Fault { kNone, kDrop, kTruncate, kError, kBusy, kFlip, kStall };
+  Fault NextFault();
   void Flip(std::string& body);
   std::string Listing() const;
 
@@ -66,9 +74,11 @@ class HubServer {
   int port_ = 0;
   std::atomic<bool> stop_{false}, away_{false}, moved_{false}, forgotten_{false};
   std::atomic<uint64_t> body_bytes_{0};
-  std::atomic<int> requests_{0}, delay_ms_{0}, serving_{0};
-  std::mutex mutex_;
-  HubFaults faults_;
+  std::atomic<int> requests_{0}, delay_ms_{0}, serving_{0}, header_flips_{0};
+  std::atomic<bool> ignores_ranges_{false}, saw_token_{false};
+  mutable std::mutex mutex_;
+  HubFaults faults_, happened_;
+  std::vector<Fault> due_;  // those that have not happened yet
   std::mt19937 random_{20261130};
   std::thread thread_;
 };

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "app/setup_stream.h"
@@ -21,11 +22,11 @@ inline std::string NanoModel() { return RepoPath("models/k3-nano"); }
 
 inline StreamSetupOptions SetupOf(const HubServer& server, const std::string& to, bool dense_only = true) {
   StreamSetupOptions options;
-  options.http.stall_seconds = 1;
-  options.hub.endpoint = server.endpoint();
-  options.hub.repo = HubServer::kRepo;
-  options.hub.retry.first_seconds = 0.01;
-  options.hub.retry.attempts = 20;
+  options.access.http.stall_seconds = 1;
+  options.access.hub.endpoint = server.endpoint();
+  options.access.hub.repo = HubServer::kRepo;
+  options.access.hub.retry.first_seconds = 0.01;
+  options.access.hub.retry.attempts = 20;
   options.to = to;
   options.dense_only = dense_only;
   options.quiet = true;
@@ -36,6 +37,34 @@ inline StreamSetupOptions SetupOf(const HubServer& server, const std::string& to
 inline void MakeStream(const HubServer& server, const std::string& to) {
   const Result<int> made = RunStreamSetup(SetupOf(server, to));
   ASSERT_TRUE(made) << made.error().message();
+}
+
+// Everything that the folder says it has, byte for byte as in the repository's model; how many ranges that are.
+inline size_t ExpectStoredBytes(const std::string& folder) {
+  const auto opened = StreamFolder::Open(folder, StreamFolder::Use::kRead);
+  EXPECT_TRUE(opened) << opened.error().message();
+  if (!opened) return 0;
+  size_t ranges = 0;
+  for (int32_t file = 0; file < static_cast<int32_t>((*opened)->manifest().files.size()); ++file) {
+    const std::string& name = (*opened)->manifest().files[static_cast<size_t>(file)].name;
+    const std::string right = ReadWholeFile(NanoModel() + "/" + name, uint64_t{1} << 30).value();
+    const std::string here = ReadWholeFile((*opened)->PathOf(file), uint64_t{1} << 30).value();
+    for (const PresenceEntry& entry : (*opened)->Ranges(file)) {
+      const FileRange& range = entry.range;
+      EXPECT_EQ(here.compare(range.offset, range.bytes, right, range.offset, range.bytes), 0)
+          << name << ", " << range.bytes << " bytes at " << range.offset;
+      ++ranges;
+    }
+  }
+  return ranges;
+}
+
+inline void ExpectEveryKindHappened(const HubFaults& asked, const HubFaults& happened) {
+  for (const auto& [kind, percent, count] :
+       {std::tuple("drop", asked.drop, happened.drop), std::tuple("truncate", asked.truncate, happened.truncate),
+        std::tuple("error", asked.error, happened.error), std::tuple("busy", asked.busy, happened.busy),
+        std::tuple("flip", asked.flip, happened.flip), std::tuple("stall", asked.stall, happened.stall)})
+    EXPECT_EQ(count > 0, percent > 0) << kind << ": " << count;
 }
 
 // Every file of the repository's model, byte for byte, and nothing else.

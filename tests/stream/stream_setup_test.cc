@@ -43,7 +43,10 @@ int KilledAfter(const StreamSetupOptions& options, int milliseconds) {
 TEST(StreamSetup, TheDensePartIsAllButTheExpertsAndTheFolderOpensAsAModel) {
   const HubServer server(test::NanoModel());
   const test::TempFolder to;
-  test::MakeStream(server, to.path());
+  StreamSetupOptions once = test::SetupOf(server, to.path());
+  once.access.check_twice = CheckTwice::kOff;
+  const Result<int> made = RunStreamSetup(once);
+  ASSERT_TRUE(made) << made.error().message();
   const auto report = InspectFolder(to.path());
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->complete) << (report->problems.empty() ? "" : report->problems[0]);
@@ -73,21 +76,29 @@ TEST(StreamSetup, ThoseWhoNeedAllExpertsRefuseTheFolderAndSayHowToCompleteIt) {
 TEST(StreamSetup, CompletingReusesWhatIsThereAndEndsAsTheRepository) {
   const HubServer server(test::NanoModel());
   const test::TempFolder to;
-  test::MakeStream(server, to.path());
+  StreamSetupOptions once = test::SetupOf(server, to.path());
+  once.access.check_twice = CheckTwice::kOff;
+  ASSERT_TRUE(RunStreamSetup(once));
   const uint64_t dense = server.body_bytes();
-  const Result<int> done = RunStreamSetup(test::SetupOf(server, to.path(), false));
+  once.dense_only = false;
+  const Result<int> done = RunStreamSetup(once);
   ASSERT_TRUE(done) << done.error().message();
   test::ExpectComplete(to.path());
   EXPECT_LE(server.body_bytes(), BytesOf(test::NanoModel()) + 1000) << dense << " of it for the dense part";
 }
 
-TEST(StreamSetup, AHubThatDropsTruncatesStallsAndRefusesChangesNothing) {
+TEST(StreamSetup, AHubThatDropsTruncatesFlipsStallsAndRefusesChangesNothing) {
   HubServer server(test::NanoModel());
-  server.SetFaults({.drop = 8, .truncate = 8, .error = 8, .busy = 8, .flip = 0, .stall = 1});
+  const test::HubFaults faults{.drop = 8, .truncate = 8, .error = 8, .busy = 8, .flip = 8, .stall = 1};
   const test::TempFolder to;
   for (const bool dense_only : {true, false}) {
+    server.SetFaults(faults);
     const Result<int> done = RunStreamSetup(test::SetupOf(server, to.path(), dense_only));
     ASSERT_TRUE(done) << done.error().message();
+    test::ExpectEveryKindHappened(faults, server.happened());
+    if (dense_only) {
+      EXPECT_GT(test::ExpectStoredBytes(to.path()), 0u);
+    }
   }
   test::ExpectComplete(to.path());
 }
@@ -141,10 +152,10 @@ TEST(StreamSetup, AnotherRepositoryOrRevisionInTheSameFolderIsRefused) {
   const test::TempFolder to;
   test::MakeStream(server, to.path());
   StreamSetupOptions other = test::SetupOf(server, to.path());
-  other.hub.repo = "made/other";
+  other.access.hub.repo = "made/other";
   EXPECT_EQ(RunStreamSetup(other).error().code(), ErrorCode::kInvalidArgument);
   other = test::SetupOf(server, to.path());
-  other.hub.revision = "v2";
+  other.access.hub.revision = "v2";
   other.revision_given = true;
   EXPECT_EQ(RunStreamSetup(other).error().code(), ErrorCode::kInvalidArgument);
 }

@@ -63,18 +63,21 @@ TEST_F(StreamedFaults, ACommitThatIsGoneFromTheHubIsNamed) {
   EXPECT_THAT(r.err, HasSubstr(server_.first_commit()));
 }
 
-TEST_F(StreamedFaults, FetchingTwiceFindsDamageOnTheWay) {
-  server_.SetFaults({.drop = 0, .truncate = 0, .error = 0, .busy = 0, .flip = 100, .stall = 0});
-  const auto r = test::RunGreedy(to(), expected_, {"--check-twice"});
-  EXPECT_EQ(r.exit_code, 3) << r.err;
-  EXPECT_THAT(r.err, HasSubstr("--check-twice"));
+TEST_F(StreamedFaults, FetchingTwiceFindsDamageOnTheWayAndOverHttpNeedsNoAsking) {
+  for (const auto& more : std::vector<std::vector<std::string>>{{}, {"--check-twice"}, {"--check-twice", "on"}}) {
+    server_.SetFaults({.drop = 0, .truncate = 0, .error = 0, .busy = 0, .flip = 100, .stall = 0});
+    const auto r = test::RunGreedy(to(), expected_, more);
+    EXPECT_EQ(r.exit_code, 3) << r.err;
+    EXPECT_THAT(r.err, HasSubstr("--check-twice"));
+    EXPECT_EQ(ExpertsThere(), 0u);
+  }
   server_.SetFaults({});
   EXPECT_EQ(test::RunGreedy(to(), expected_, {"--check-twice"}).out, expected_.new_ids);
 }
 
 TEST_F(StreamedFaults, DamageOnTheWayIsFoundByTheChecksumOfTheWholeFileAtTheLatest) {
   server_.SetFaults({.drop = 0, .truncate = 0, .error = 0, .busy = 0, .flip = 100, .stall = 0});
-  (void)test::RunGreedy(to(), expected_);
+  (void)test::RunGreedy(to(), expected_, {"--check-twice", "off"});
   ASSERT_GT(ExpertsThere(), 0u);
   server_.SetFaults({});
   const Result<int> done = RunStreamSetup(test::SetupOf(server_, to(), false));

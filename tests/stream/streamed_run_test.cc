@@ -13,15 +13,21 @@ using testing::HasSubstr;
 class StreamedRun : public test::StreamedModel {};
 
 TEST_F(StreamedRun, GivesTheReferencesIdsWhileTheHubFailsAndOfflineAfterwards) {
-  server_.SetFaults({.drop = 1, .truncate = 1, .error = 1, .busy = 3, .flip = 0, .stall = 0});
+  const test::HubFaults faults{.drop = 1, .truncate = 1, .error = 1, .busy = 3, .flip = 3, .stall = 1};
+  server_.SetFaults(faults);
   for (const size_t number : {0u, 1u}) {
     const test::GreedyCase c = test::ExpectedGreedy(number);
     const auto online = test::RunGreedy(to(), c, {"--stats"});
     EXPECT_EQ(online.exit_code, 0) << online.err;
     EXPECT_EQ(online.out, c.new_ids);
     EXPECT_THAT(online.err, HasSubstr("network: "));
+    EXPECT_THAT(online.err, HasSubstr("each twice and compared"));
+    EXPECT_THAT(online.err, HasSubstr("read as they were fetched"));
+    if (number == 0) test::ExpectEveryKindHappened(faults, server_.happened());
     server_.SetFaults({});
   }
+  EXPECT_GT(ExpertsThere(), 0u);
+  EXPECT_GT(test::ExpectStoredBytes(to()), ExpertsThere());
   const int requests = server_.requests();
   server_.GoAway();
   for (const size_t number : {0u, 1u}) {
@@ -64,6 +70,7 @@ TEST_F(StreamedRun, OptionsThatSayNothingHereAreRefused) {
   for (const auto& more : std::vector<std::vector<std::string>>{{"--check-twice"},
                                                                 {"--keep-experts", "1GB"},
                                                                 {"--proxy", "http://127.0.0.1:1"},
+                                                                {"--endpoint", "http://127.0.0.1:1"},
                                                                 {"--connections", "2"},
                                                                 {"--fetch-attempts", "3"}}) {
     std::vector<std::string> offline = more;
@@ -72,6 +79,7 @@ TEST_F(StreamedRun, OptionsThatSayNothingHereAreRefused) {
     EXPECT_EQ(test::RunGreedy(test::NanoModel(), expected_, more).exit_code, 2) << more[0];
   }
   EXPECT_EQ(test::RunGreedy(test::NanoModel(), expected_, {"--offline"}).out, expected_.new_ids);
+  EXPECT_EQ(test::RunGreedy(to(), expected_, {"--check-twice", "perhaps"}).exit_code, 2);
 }
 
 }  // namespace
