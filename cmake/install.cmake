@@ -2,8 +2,10 @@
 # Manual page and completions are written by the program itself when it is linked (src/app).
 install(TARGETS deltafin RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # The program finds them from its own place: ../share/deltafin/models.
-install(DIRECTORY models/k3-nano models/k3-nano-dspark DESTINATION ${CMAKE_INSTALL_DATADIR}/deltafin/models)
-install(FILES README.md LICENSE THIRD_PARTY_NOTICES.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY models/k3-nano models/k3-nano-dspark models/qwen3-nano DESTINATION ${CMAKE_INSTALL_DATADIR}/deltafin/models)
+install(FILES README.md ARCHITECTURE.md CONTRIBUTING.md LICENSE THIRD_PARTY_NOTICES.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Where Debian looks for it.
+install(FILES LICENSE RENAME copyright DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 set(WRITTEN ${PROJECT_BINARY_DIR}/written)
 install(FILES ${WRITTEN}/deltafin.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -23,4 +23,11 @@ std::string FindBundledModel(std::string_view name) {
   return "";
 }
 
+std::string ModelFolder(const std::string& name) {
+  std::error_code failed;
+  if (name.empty() || name.find('/') != std::string::npos || fs::exists(name, failed)) return name;
+  const std::string bundled = FindBundledModel(name);
+  return bundled.empty() ? name : bundled;
+}
+
 }  // namespace deltafin

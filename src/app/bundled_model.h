@@ -11,5 +11,8 @@ namespace deltafin {
 
 // `name`: "k3-nano".
 std::string FindBundledModel(std::string_view name);
+// What --model and --draft-model mean: a folder, or where there is none of that name the model that came with the
+// program ("k3-nano").
+std::string ModelFolder(const std::string& name);
 
 }  // namespace deltafin

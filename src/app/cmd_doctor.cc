@@ -76,7 +76,7 @@ Result<int> RunDoctorCommand(const DoctorCommandOptions& o) {
         DoctorText(*findings, {.verbose = o.verbose, .colour = WantsColour(terminal), .width = width});
     std::fputs(text.c_str(), stdout);
   }
-  if (std::fflush(stdout) != 0)
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     return Fail(ErrorCode::kIo, "stdout: the report could not be written: ", std::strerror(errno));
   return CountFindings(*findings).faults > 0 ? kExitFaultsFound : kExitDone;
 }

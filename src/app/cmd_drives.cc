@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "app/choices.h"
 #include "app/commands.h"
 #include "app/common_options.h"
 #include "app/drive_choice.h"
@@ -40,8 +41,7 @@ Result<ProbeOptions> ProbeOptionsOf(const DrivesOptions& o) {
   ProbeOptions options;
   options.seconds = o.seconds;
   options.io = o.io;
-  if (o.io != "auto" && o.io != "uring" && o.io != "pread")
-    return Fail(ErrorCode::kInvalidArgument, "--io ", o.io, ": expected auto, uring or pread");
+  DFIN_TRY_VOID(CheckChoice("--io", o.io));
   Result<uint64_t> size = ParseSize(o.size);
   if (!size) return FailWith(std::move(size), "--size");
   options.test_file_bytes = *size;
@@ -76,12 +76,20 @@ void NoteFindings(const ProbeReport& report, std::vector<std::string>* notes) {
   }
 }
 
+Failure NothingToMeasure(const DriveChoice& choice) {
+  std::string text = "no drive can be measured:";
+  for (const SkippedDrive& skipped : choice.skipped) text += Cat("\n  ", skipped.folder, ": ", skipped.reason);
+  return Fail(choice.skipped.front().code, text,
+              "\na folder that may be written will do, for a test file that is removed again: deltafin drives FOLDER");
+}
+
 Result<int> RunDrives(const DrivesOptions& o) {
   if (o.no_state && !o.state_dir.empty())
     return Fail(ErrorCode::kInvalidArgument, "--no-state and --state-dir: give one of them");
   DFIN_TRY(const ProbeOptions options, ProbeOptionsOf(o));
   const std::string state = o.no_state ? "" : o.state_dir.empty() ? DefaultStateFolder() : o.state_dir;
   DFIN_TRY(const DriveChoice choice, ChooseDrives(RequestOf(o)));
+  if (choice.targets.empty() && !choice.skipped.empty()) return NothingToMeasure(choice);
   std::vector<std::string> notes;
   NoteDamagedProfiles(state, choice, &notes);
 

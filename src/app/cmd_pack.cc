@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "app/choices.h"
 #include "app/commands.h"
 #include "app/common_options.h"
 #include "app/exit_code.h"
@@ -32,8 +33,7 @@ Status CheckPackOptions(const PackCommandOptions& o) {
   if (o.dense && o.to.size() != 1)
     return refuse(
         Cat("--dense: expected --to with one folder, got ", o.to.size(), ": they are not spread over drives"));
-  if (o.io != "auto" && o.io != "uring" && o.io != "pread")
-    return refuse("--io " + o.io + ": expected auto, uring or pread");
+  DFIN_TRY_VOID(CheckChoice("--io", o.io));
   if (o.no_state && !o.state_dir.empty()) return refuse("--no-state and --state-dir: give one of them");
   if (!o.rebalance && !o.experts.empty())
     return refuse("--experts: only with --rebalance, where it says where the set is now; --to names where to write");

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "app/help_format.h"
+
 namespace deltafin {
 namespace {
 
@@ -23,13 +25,17 @@ OptionRow Row(const CLI::Option& option) {
   for (const std::string& name : option.get_lnames()) row.names.push_back("--" + name);
   row.positional = row.names.empty();
   if (row.positional) row.names.push_back(option.get_name(true));
+  if (!row.positional && option.get_positional()) row.argument = option.get_name(true);
   row.help = option.get_description();
   row.required = option.get_required();
-  if (option.get_type_size() == 0 || option.get_expected_max() == 0) return row;
-  const std::string type = option.get_type_name();
-  row.value = type.substr(0, type.find(':'));
-  row.choices = Choices(row.value);
-  const bool is_file = row.value == "FILE" || row.value == "F" || row.value.starts_with("F.");
+  row.engine = option.get_group().starts_with(kEngineGroup);
+  if (ValueName(option).empty()) return row;
+  row.value = ValueName(option);
+  row.range = ValueRange(option);
+  row.repeatable = option.get_expected_max() >= CLI::detail::expected_max_vector_size;
+  const bool is_file =
+      row.value == "FILE" || row.value == "F" || row.value.starts_with("F.") || row.value.ends_with(".json");
+  if (!is_file) row.choices = Choices(row.value);
   row.kind = !row.choices.empty() ? ValueKind::kChoice
              : row.value == "DIR" ? ValueKind::kFolder
              : is_file            ? ValueKind::kFile

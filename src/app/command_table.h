@@ -22,7 +22,11 @@ struct OptionRow {
   std::string value;                 // "DIR"; "" for a flag
   std::vector<std::string> choices;  // kChoice
   std::string help;
+  std::string range;  // "1 to 64"; "" without one
   bool required = false;
+  bool repeatable = false;
+  bool engine = false;      // one of those that all commands with an engine share
+  std::string argument;     // what --help calls it where it can also be given without its name; else ""
   bool positional = false;  // no name is typed; names holds what --help calls it
 };
 

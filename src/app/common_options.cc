@@ -4,11 +4,26 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "app/choices.h"
 #include "app/option_checks.h"
 #include "app/stream_options.h"
 #include "base/units.h"
 
 namespace deltafin {
+namespace {
+
+Status CheckChoices(const CommonOptions& o) {
+  const std::pair<const char*, const std::string*> values[] = {{"--io", &o.io},
+                                                               {"--pin", &o.pin},
+                                                               {"--prefetch", &o.prefetch},
+                                                               {"--warm-start", &o.warm_start},
+                                                               {"--kv-dtype", &o.kv_dtype},
+                                                               {"--dense-mode", &o.dense_mode}};
+  for (const auto& [option, value] : values) DFIN_TRY_VOID(CheckChoice(option, *value));
+  return {};
+}
+
+}  // namespace
 
 void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--model", model, "Folder of the checkpoint: config.json, index, shards")
@@ -46,9 +61,12 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--dense", dense,
                  "Folder of dense weights in 12 bits, made by pack --dense: same results, less memory")
       ->type_name("DIR");
-  app.add_option("--draft", draft,
-                 "Check several likely tokens in one step, same answer: auto (while it pays), off, ngram, dspark or qwen");
-  app.add_option("--draft-model", draft_model, "Model that drafts: a DSpark drafter, or for raw completion a Qwen3 model")->type_name("DIR");
+  app.add_option(
+      "--draft", draft,
+      "Check several likely tokens in one step, same answer: auto (while it pays), off, ngram, dspark or qwen");
+  app.add_option("--draft-model", draft_model,
+                 "Model that drafts: a DSpark drafter, or for raw completion a Qwen3 model")
+      ->type_name("DIR");
   app.add_option("--max-drafts", max_drafts, "Most drafted tokens of a step, 1 to 7 (default: 7)")
       ->check([](const std::string& text) { return CheckWhole(text, 1); });
 }
@@ -56,8 +74,7 @@ void CommonOptions::AddTo(CLI::App& app) {
 Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   const auto refuse = [](const std::string& what) { return Fail(ErrorCode::kInvalidArgument, what); };
   if (no_state && !state_dir.empty()) return refuse("--no-state and --state-dir: give one of them");
-  if (io != "auto" && io != "uring" && io != "pread") return refuse("--io " + io + ": expected auto, uring or pread");
-
+  DFIN_TRY_VOID(CheckChoices(*this));
   EngineOptions out;
   out.model = model;
   if (!memory.empty()) {
@@ -71,7 +88,6 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
     out.expert_cache = *size;
   }
   out.threads = threads;
-  if (pin != "auto" && pin != "off") return refuse("--pin " + pin + ": expected auto or off");
   out.pin = pin == "auto";
   out.context = context;
   out.chunk = chunk;
@@ -82,22 +98,13 @@ Result<EngineOptions> CommonOptions::ToEngineOptions() const {
   out.dense = dense;
   out.verify_reads = verify_reads;
   DFIN_TRY(out.stream, ToStreamOptions(*this));
-  if (prefetch != "auto" && prefetch != "off") return refuse("--prefetch " + prefetch + ": expected auto or off");
   out.prefetch = prefetch == "auto";
-  if (warm_start != "auto" && warm_start != "off")
-    return refuse("--warm-start " + warm_start + ": expected auto or off");
   out.warm_start = warm_start == "auto";
   out.expert_trace = expert_trace;
-  if (kv_dtype != "f32" && kv_dtype != "bf16") return refuse("--kv-dtype " + kv_dtype + ": expected f32 or bf16");
   out.kv_dtype = kv_dtype == "f32" ? DType::kF32 : DType::kBF16;
-  if (dense_mode == "auto")
-    out.dense_mode = DenseMode::kAuto;
-  else if (dense_mode == "resident")
-    out.dense_mode = DenseMode::kResident;
-  else if (dense_mode == "stream")
-    out.dense_mode = DenseMode::kStream;
-  else
-    return refuse("--dense-mode " + dense_mode + ": expected auto, resident or stream");
+  out.dense_mode = dense_mode == "auto"       ? DenseMode::kAuto
+                   : dense_mode == "resident" ? DenseMode::kResident
+                                              : DenseMode::kStream;
   if (!no_state) out.state_dir = state_dir.empty() ? DefaultStateFolder() : state_dir;
   return out;
 }

@@ -5,33 +5,28 @@
 #include <system_error>
 #include <vector>
 
-#include "app/commands.h"
+#include "app/command_line.h"
 #include "app/exit_code.h"
-#include "app/option_checks.h"
 #include "app/terminal.h"
-#include "app/version.h"
+#include "app/unknown_word.h"
 
 namespace deltafin {
 namespace {
 
 int Run(int argc, char** argv) {
   CLI::App root("Deltafin runs the complete Kimi K3 on one machine, streaming its experts from disk.", "deltafin");
-  root.set_version_flag("--version", VersionText());
-  root.require_subcommand(1);
-  root.failure_message(CLI::FailureMessage::simple);
-  const std::vector<Command> commands = {AddRun(root),     AddChat(root),       AddServe(root), AddLogits(root),
-                                         AddInspect(root), AddSynth(root),      AddSetup(root), AddDrives(root),
-                                         AddPack(root),    AddVerify(root),     AddPlan(root),  AddDoctor(root),
-                                         AddBench(root),   AddCompletion(root), AddMan(root)};
-  for (const Command& command : commands) {
-    command.app->set_version_flag("--version", VersionText());
-    RefuseEmptyValues(*command.app);
-  }
+  const std::vector<Command> commands = AddCommands(root);
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    const int code = root.exit(e, std::cout, std::cerr);
-    return code == 0 ? kExitDone : kExitUsage;
+    if (e.get_exit_code() == 0) return root.exit(e, std::cout, std::cerr);
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    if (const std::string unknown = UnknownWord(root, words); !unknown.empty())
+      std::fprintf(stderr, "deltafin: %s\n`deltafin help` lists the commands, `deltafin help COMMAND` its options.\n",
+                   Printable(unknown).c_str());
+    else
+      root.exit(e, std::cout, std::cerr);
+    return kExitUsage;
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
@@ -52,16 +47,11 @@ int main(int argc, char** argv) {
   try {
     return deltafin::Run(argc, argv);
   } catch (const std::system_error& e) {
-    if (e.code() != std::errc::resource_unavailable_try_again) {
-      std::fprintf(stderr, "deltafin: internal error: %s\n", e.what());
-      return deltafin::kExitIo;
-    }
-    std::fprintf(
-        stderr,
-        "deltafin: the system refused a thread or another resource: %s: use fewer --threads, or raise the limit "
-        "(ulimit -u)\n",
-        e.what());
-    return deltafin::kExitResources;
+    // What std::thread throws; other refusals of the system have nothing to do with threads.
+    const bool thread = e.code() == std::errc::resource_unavailable_try_again;
+    std::fprintf(stderr, "deltafin: the system refused %s%s\n", thread ? "a thread: " : "", e.what());
+    if (thread) std::fputs("deltafin: use fewer --threads, or raise the limit (ulimit -u)\n", stderr);
+    return thread ? deltafin::kExitResources : deltafin::kExitIo;
   } catch (const std::bad_alloc&) {
     std::fputs("deltafin: the system gave no more memory: use a smaller --memory\n", stderr);
     return deltafin::kExitResources;

@@ -37,13 +37,49 @@ void AddOption(const OptionRow& option, std::string* out) {
   for (size_t i = 0; i < option.names.size(); ++i)
     *out += (i == 0 ? "" : ", ") + (option.positional ? Italic(option.names[i]) : Bold(option.names[i]));
   if (!option.value.empty() && !option.positional) *out += Cat(" ", Italic(option.value));
-  *out += Cat("\n", Escaped(option.help), (option.required ? " (required)" : ""), "\n");
+  *out += Cat("\n", Escaped(option.help), (option.range.empty() ? "" : Cat(" (", Escaped(option.range), ")")),
+              (option.required ? " (required)" : ""), "\n");
+}
+
+// "deltafin run --model DIR [options]".
+std::string Usage(const CommandRow& command) {
+  std::string usage = Bold(FullName(command));
+  bool more = !command.subcommands.empty();
+  std::string arguments;
+  for (const OptionRow& option : command.options) {
+    if (option.positional || !option.argument.empty()) {
+      const std::string name = Italic(option.positional ? option.names[0] : option.argument);
+      arguments += Cat(" ", option.required ? name : Cat("[", name, "]"), option.repeatable ? "..." : "");
+    } else if (option.required) {
+      usage += Cat(" ", Bold(option.names.back()), " ", Italic(option.value));
+    } else {
+      more = true;
+    }
+  }
+  return Cat(usage, arguments, more ? " [\\fIoptions\\fR]" : "");
+}
+
+// Options that several commands share, told once.
+bool IsShared(const OptionRow& option) { return option.engine; }
+
+void AddEngineOptions(std::span<const CommandRow> commands, std::string* out) {
+  *out += ".SH ENGINE OPTIONS\nOf each command that computes; the commands that take them refer to this section.\n";
+  for (const CommandRow& command : commands) {
+    if (command.words != std::vector<std::string>{"run"}) continue;
+    for (const OptionRow& option : command.options)
+      if (IsShared(option)) AddOption(option, out);
+  }
 }
 
 void AddCommand(const CommandRow& command, std::string* out) {
   if (command.words.empty()) return;
-  *out += Cat(".SS \"", FullName(command), "\"\n", Escaped(command.summary), ".\n");
-  for (const OptionRow& option : command.options) AddOption(option, out);
+  *out += Cat(".SS \"", FullName(command), "\"\n", Usage(command), "\n.PP\n", Escaped(command.summary), ".\n");
+  bool shared = false;
+  for (const OptionRow& option : command.options) {
+    shared = shared || IsShared(option);
+    if (!IsShared(option)) AddOption(option, out);
+  }
+  if (shared) *out += ".PP\nAlso the options of the section ENGINE OPTIONS.\n";
 }
 
 constexpr const char* kDescription = R"(.SH DESCRIPTION
@@ -56,7 +92,7 @@ Sizes are written with a unit: KB, MB, GB are powers of 1000, KiB, MiB, GiB of 1
 constexpr const char* kEnd = R"(.SH EXIT STATUS
 .TP
 .B 0
-done; of \fBdoctor\fR: nothing but warnings
+done; of \fBdoctor\fR: nothing worse than warnings
 .TP
 .B 2
 a wrong option or argument
@@ -71,7 +107,7 @@ not enough memory, or a feature that this machine lacks
 a drive or file failed
 .TP
 .B 6
-\fBverify\fR or \fBdoctor\fR found faults
+\fBverify\fR, \fBdoctor\fR or \fBsetup \-\-from\-cache\fR found faults; a text of \fBbench run\fR is not the expected one
 .TP
 .B 130
 interrupted
@@ -91,8 +127,39 @@ Beside the program's folder \fIbin\fR: the small models that come with it, k3\-n
 .B XDG_STATE_HOME\fR, \fBHOME
 Where the state folder is.
 .TP
+.B HF_HUB_CACHE\fR, \fBHF_HOME\fR, \fBXDG_CACHE_HOME
+Where \fBsetup \-\-from\-cache\fR looks for the hub's own cache, in this order; else in \fI~/.cache/huggingface/hub\fR.
+.TP
+.B https_proxy\fR, \fBhttp_proxy\fR, \fBall_proxy\fR, \fBno_proxy
+Proxies for fetching, where \fB\-\-proxy\fR does not name one.
+.TP
 .B NO_COLOR
 Not empty: no colours.
+.TP
+.B TERM
+\fBdumb\fR: no colours either.
+.SH EXAMPLES
+.TP
+.B deltafin run \-\-model k3\-nano \-\-chat \-\-prompt "What is the capital of France?"
+The miniature model that comes with the program answers a question.
+.TP
+.B deltafin doctor
+Whether this machine is fit for Kimi K3, and what is wrong with it.
+.TP
+.B deltafin drives && deltafin plan \-\-this\-machine
+How fast Kimi K3 would be here, simulated.
+.TP
+.B deltafin setup \-\-repo OWNER/NAME \-\-to /mnt/k3
+Brings a model here; the same command goes on after an interruption.
+.TP
+.B deltafin pack \-\-model /mnt/k3 \-\-to /mnt/a/k3 \-\-to /mnt/b/k3
+Spreads its experts over two drives; \fBrun\fR finds them by itself.
+.TP
+.B deltafin serve \-\-model /mnt/k3
+A server with OpenAI's and Anthropic's APIs, and a page, at http://127.0.0.1:8000/.
+.TP
+.B deltafin bench run \-\-model /mnt/k3 \-\-arm plain: \-\-arm off:"\-\-draft off" \-\-out results
+Two ways of running it, compared by cold runs.
 )";
 
 }  // namespace
@@ -109,6 +176,7 @@ std::string ManPage(std::span<const CommandRow> commands, const std::string& ver
   }
   out += ".SH COMMANDS\n";
   for (const CommandRow& command : commands) AddCommand(command, &out);
+  AddEngineOptions(commands, &out);
   out += kEnd;
   return out;
 }

@@ -47,7 +47,7 @@ std::vector<std::string> NamesOf(const CommandRow& command, ValueKind kind) {
 constexpr const char* kBashStart = R"(# bash completion for deltafin; written by `deltafin completion bash`
 _deltafin() {
   local word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} path="" i
-  local commands="" options="" folders="" files="" values="" words=""
+  local commands="" options="" folders="" files="" values="" words="" argument=""
   COMPREPLY=()
   if [[ $word == "=" ]]; then
     word=""
@@ -68,6 +68,12 @@ constexpr const char* kBashEnd = R"(  if [[ -n $words ]]; then
     mapfile -t COMPREPLY < <(compgen -f -- "$word")
   elif [[ " $values " == *" $previous "* ]]; then
     return
+  elif [[ $argument == folder && $word != -* ]]; then
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -d -- "$word")
+  elif [[ $argument == file && $word != -* ]]; then
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen -f -- "$word")
   elif [[ $word == -* || -z $commands ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   else
@@ -81,6 +87,10 @@ std::string BashCommand(const CommandRow& command) {
   std::string out = Cat("    '", Path(command), "')\n");
   std::vector<std::string> options, commands = command.subcommands;
   for (const OptionRow& option : command.options) {
+    if (option.positional || !option.argument.empty()) {
+      if (option.kind == ValueKind::kFolder || option.kind == ValueKind::kFile)
+        out += Cat("      argument=", option.kind == ValueKind::kFolder ? "folder" : "file", "\n");
+    }
     if (!option.positional)
       options.insert(options.end(), option.names.begin(), option.names.end());
     else
@@ -114,20 +124,25 @@ std::string ZshText(const std::string& text) {
   return out;
 }
 
-std::string ZshAction(const OptionRow& option) {
+// What completes a value; " ": nothing does.
+std::string ZshValues(const OptionRow& option) {
   switch (option.kind) {
-    case ValueKind::kNone:
-      return "";
     case ValueKind::kFolder:
-      return ":folder:_files -/";
+      return "_files -/";
     case ValueKind::kFile:
-      return ":file:_files";
+      return "_files";
     case ValueKind::kChoice:
-      return Cat(":value:(", Joined(option.choices, " "), ")");
+      return Cat("(", Joined(option.choices, " "), ")");
+    case ValueKind::kNone:
     case ValueKind::kOther:
-      return Cat(":", ZshText(option.value.empty() ? "value" : option.value), ": ");
+      return " ";
   }
-  return "";
+  return " ";
+}
+
+std::string ZshAction(const OptionRow& option) {
+  if (option.kind == ValueKind::kNone) return "";
+  return Cat(":", ZshText(option.value.empty() ? "value" : option.value), ":", ZshValues(option));
 }
 
 std::string ZshCommand(const CommandRow& command, std::span<const CommandRow> all) {
@@ -141,12 +156,14 @@ std::string ZshCommand(const CommandRow& command, std::span<const CommandRow> al
     out += "      )\n";
   }
   out += "      options=(\n";
+  int argument = 0;
   for (const OptionRow& option : command.options) {
-    if (option.positional) {
-      out += Cat("        '*:", ZshText(option.names[0]), ":",
-                 option.choices.empty() ? "_files" : Cat("(", Joined(option.choices, " "), ")"), "'\n");
-      continue;
+    if (option.positional || !option.argument.empty()) {
+      const std::string place = option.repeatable ? "*" : std::to_string(++argument);
+      const std::string name = option.positional ? option.names[0] : option.argument;
+      out += Cat("        '", place, ":", ZshText(name), ":", ZshValues(option), "'\n");
     }
+    if (option.positional) continue;
     for (const std::string& name : option.names)
       out += Cat("        '*", name, "[", ZshText(option.help), "]", ZshAction(option), "'\n");
   }
@@ -179,12 +196,33 @@ _deltafin "$@"
 // Inside single quotes, for fish.
 std::string FishText(const std::string& text) { return Replaced(Replaced(text, "\\", "\\\\"), "'", "\\'"); }
 
-std::string FishCondition(const CommandRow& command) {
+// Of the words before the cursor fish asks only whether they are there: `bench run` is not `run`.
+std::string FishCondition(const CommandRow& command, std::span<const CommandRow> all) {
   if (command.words.empty()) return "__fish_use_subcommand";
   std::string condition;
+  if (command.words.size() == 1)
+    for (const CommandRow& other : all)
+      if (other.words.size() == 2 && other.words[1] == command.words[0])
+        condition += Cat("not __fish_seen_subcommand_from ", other.words[0]);
   for (const std::string& word : command.words)
     condition += (condition.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " + word);
   return condition;
+}
+
+std::string FishArgument(const OptionRow& option, const std::string& when) {
+  const std::string start = Cat("complete -c deltafin", when), end = Cat(" -d '", FishText(option.help), "'\n");
+  switch (option.kind) {
+    case ValueKind::kFolder:
+      return start + " -a '(__fish_complete_directories)'" + end;
+    case ValueKind::kFile:
+      return start + " -F" + end;
+    case ValueKind::kChoice:
+      return Cat(start, " -a '", Joined(option.choices, " "), "'", end);
+    case ValueKind::kNone:
+    case ValueKind::kOther:
+      return "";
+  }
+  return "";
 }
 
 std::string FishOption(const OptionRow& option) {
@@ -230,14 +268,10 @@ std::string ZshCompletion(std::span<const CommandRow> commands) {
 std::string FishCompletion(std::span<const CommandRow> commands) {
   std::string out = "# fish completion for deltafin; written by `deltafin completion fish`\ncomplete -c deltafin -f\n";
   for (const CommandRow& command : commands) {
-    const std::string when = Cat(" -n '", FishCondition(command), "'");
+    const std::string when = Cat(" -n '", FishCondition(command, commands), "'");
     for (const OptionRow& option : command.options) {
-      if (option.positional) {
-        if (!option.choices.empty())
-          out += Cat("complete -c deltafin", when, " -a '", Joined(option.choices, " "), "' -d '",
-                     FishText(option.help), "'\n");
-        continue;
-      }
+      if (option.positional || !option.argument.empty()) out += FishArgument(option, when);
+      if (option.positional) continue;
       out += Cat("complete -c deltafin", when, FishOption(option), " -d '", FishText(option.help), "'\n");
     }
     if (command.words.empty()) continue;
@@ -245,8 +279,8 @@ std::string FishCompletion(std::span<const CommandRow> commands) {
     parent.words.pop_back();
     const std::string not_yet =
         parent.words.empty() ? "" : "; and not __fish_seen_subcommand_from " + command.words.back();
-    out += Cat("complete -c deltafin -n '", FishCondition(parent), not_yet, "' -a '", command.words.back(), "' -d '",
-               FishText(command.summary), "'\n");
+    out += Cat("complete -c deltafin -n '", FishCondition(parent, commands), not_yet, "' -a '", command.words.back(),
+               "' -d '", FishText(command.summary), "'\n");
   }
   return out;
 }

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "app/wrapped_text.h"
+
 namespace deltafin {
 namespace {
 
@@ -40,6 +42,7 @@ int TerminalRows() {
 
 std::string MoveTo(int row) { return "\033[" + std::to_string(row) + ";1H"; }
 
+constexpr size_t kIndent = 4;      // of the rest of a note that is wrapped
 constexpr int kRowsForAnswer = 4;  // that a panel leaves at least
 // Around moves of the cursor that the answer must not notice.
 constexpr char kSaveCursor[] = "\0337";
@@ -104,8 +107,14 @@ Status Terminal::StdoutStatus() const {
 void Terminal::WriteNote(std::string_view text) {
   const std::lock_guard lock(mutex_);
   EraseStatus();
-  if (stderr_is_terminal_) Advance(text);
-  (void)WriteAll(STDERR_FILENO, text);
+  if (!stderr_is_terminal_) {
+    (void)WriteAll(STDERR_FILENO, text);
+    return;
+  }
+  const auto width = static_cast<size_t>(std::max(TerminalWidth() - 1, 1));
+  const std::string shown = Wrapped(text, width, std::min(kIndent, width / 2));
+  Advance(shown);
+  (void)WriteAll(STDERR_FILENO, shown);
 }
 
 void Terminal::WriteDim(std::string_view text) {

@@ -1,6 +1,7 @@
 #include "app/version.h"
 
 #include <sstream>
+#include <string_view>
 
 #include "text/unicode_classes.h"
 
@@ -9,7 +10,11 @@ namespace deltafin {
 std::string ProgramVersion() { return DELTAFIN_VERSION; }
 
 std::string VersionText() {
-  return std::string("deltafin ") + DELTAFIN_VERSION + "\ntokenizer classes: " + UnicodeVersion();
+  std::string libraries;
+  for (const char c : std::string_view(DELTAFIN_LIBRARIES))
+    libraries += c == ',' ? std::string(", ") : std::string(1, c);
+  return std::string("deltafin ") + DELTAFIN_VERSION + "\ntokenizer classes: " + UnicodeVersion() +
+         "\nlibraries: " + libraries;
 }
 
 std::vector<std::string> ProgramVersions() {

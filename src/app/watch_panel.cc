@@ -4,19 +4,22 @@
 #include <cstdio>
 
 #include "app/progress_view.h"
+#include "app/wrapped_text.h"
 #include "base/units.h"
 
 namespace deltafin {
 namespace {
 
 constexpr int kBarWidth = 20;
+constexpr int kShortBar = 10;
+constexpr int kOneLineOfCounters = 140;  // columns
 
 uint64_t Since(uint64_t before, uint64_t now) { return now > before ? now - before : 0; }
 
-std::string Bar(double share) {
-  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * kBarWidth + 0.5);
+std::string Bar(double share, int width) {
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width + 0.5);
   std::string bar(static_cast<size_t>(full), '#');
-  return bar.append(static_cast<size_t>(kBarWidth - full), '.');
+  return bar.append(static_cast<size_t>(width - full), '.');
 }
 
 std::string Percent(double share) {
@@ -46,13 +49,50 @@ std::string Column(const std::string& text, int width, bool right = true) {
 }
 
 struct DriveRow {
-  std::string name, rate, of_best, share, queue, p50, p99, note;
+  std::string name;
+  double bar = -1;  // share of it that is full; -1: none
+  std::string rate, of_best, share, queue, p50, p99, note;
 };
 
-std::string Join(const DriveRow& row, const std::string& bar, int name_width) {
-  return Column(row.name, name_width, false) + " " + bar + " " + Column(row.rate, 9) + " " + Column(row.of_best, 6) +
-         " " + Column(row.share, 6) + " " + Column(row.queue, 8) + " " + Column(row.p50, 7) + " " + Column(row.p99, 7) +
-         " " + row.note;
+// The columns that there is room for; the least telling ones go first.
+struct Columns {
+  int name = 16, bar = kBarWidth;
+  bool of_best = true, share = true, queue = true, p50 = true, p99 = true;
+
+  int width() const {
+    return name + (bar > 0 ? bar + 1 : 0) + 10 + (of_best ? 7 : 0) + (share ? 7 : 0) + (queue ? 9 : 0) + (p50 ? 8 : 0) +
+           (p99 ? 8 : 0);
+  }
+
+  static Columns For(int width, int name_width, int note_width) {
+    Columns columns{.name = name_width};
+    const int room = width - note_width;
+    if (columns.width() > room) columns.bar = kShortBar;
+    if (columns.width() > room) columns.share = false;
+    if (columns.width() > room) columns.p50 = false;
+    if (columns.width() > room) columns.bar = 0;
+    if (columns.width() > room) columns.queue = false;
+    if (columns.width() > room) columns.of_best = false;
+    if (columns.width() > room) columns.p99 = false;
+    return columns;
+  }
+};
+
+std::string Join(const DriveRow& row, const Columns& columns) {
+  std::string line = Column(row.name, columns.name, false);
+  const auto add = [&line](bool shown, const std::string& text) {
+    if (shown) line.append(1, ' ').append(text);
+  };
+  const auto width = static_cast<size_t>(columns.bar);
+  add(columns.bar > 0, row.bar < 0 ? std::string(width, ' ') : Bar(row.bar, columns.bar));
+  add(true, Column(row.rate, 9));
+  add(columns.of_best, Column(row.of_best, 6));
+  add(columns.share, Column(row.share, 6));
+  add(columns.queue, Column(row.queue, 8));
+  add(columns.p50, Column(row.p50, 7));
+  add(columns.p99, Column(row.p99, 7));
+  add(true, row.note);
+  return line;
 }
 
 std::string DriveNote(const DriveCounters& counters) {
@@ -64,7 +104,7 @@ std::string DriveNote(const DriveCounters& counters) {
   return note;
 }
 
-std::vector<std::string> DriveLines(const WatchSample& before, const WatchSample& now, double seconds, int name_width) {
+std::vector<DriveRow> DriveRows(const WatchSample& before, const WatchSample& now, double seconds) {
   const auto& then = before.snapshot.drive_counters;
   const auto& counters = now.snapshot.drive_counters;
   const auto delta = [&](size_t i) {
@@ -76,7 +116,7 @@ std::vector<std::string> DriveLines(const WatchSample& before, const WatchSample
     best += now.snapshot.drives[i].bytes_per_second;
     total += static_cast<double>(counters[i].device_bytes);
   }
-  std::vector<std::string> lines;
+  std::vector<DriveRow> rows;
   for (size_t i = 0; i < counters.size(); ++i) {
     const DriveCounters& c = counters[i];
     const LatencyHistogram recent = i < then.size() ? c.latency.Since(then[i].latency) : c.latency;
@@ -92,7 +132,8 @@ std::vector<std::string> DriveLines(const WatchSample& before, const WatchSample
     row.p99 = Latency(recent.Quantile(0.99));
     row.note = DriveNote(c);
     // Without a measured limit the bar shows the drive's part of what all deliver.
-    lines.push_back(Join(row, Bar(limit > 0 ? rate / limit : bytes > 0 ? delta(i) / bytes : 0), name_width));
+    row.bar = limit > 0 ? rate / limit : bytes > 0 ? delta(i) / bytes : 0;
+    rows.push_back(std::move(row));
   }
   if (counters.size() > 1) {
     DriveRow row;
@@ -101,10 +142,13 @@ std::vector<std::string> DriveLines(const WatchSample& before, const WatchSample
     row.of_best = best > 0 ? Percent(bytes / seconds / best) : "";
     row.queue = FormatBytes(static_cast<uint64_t>(total));
     row.note = "read in all";
-    lines.push_back(Join(row, std::string(kBarWidth, ' '), name_width));
+    rows.push_back(std::move(row));
   }
-  return lines;
+  return rows;
 }
+
+// As many words as fit.
+std::string CutAtWord(const std::string& text, size_t width) { return text.substr(0, Wrapped(text, width).find('\n')); }
 
 // Where the time of the steps went: waiting for experts, waiting for dense weights, computing.
 std::string TimeLine(const WatchSample& before, const WatchSample& now, double seconds) {
@@ -114,18 +158,20 @@ std::string TimeLine(const WatchSample& before, const WatchSample& now, double s
   const double experts = std::clamp((b.cache.wait_seconds - a.cache.wait_seconds) / seconds, 0.0, 1.0);
   const double dense = std::clamp((b.dense_wait_seconds - a.dense_wait_seconds) / seconds, 0.0, 1.0);
   const double compute = std::max(0.0, 1 - experts - dense);
-  const uint64_t asked = b.cache.hits + b.cache.misses;
-  std::string line =
-      "time: experts " + Percent(experts) + ", dense " + Percent(dense) + ", computing " + Percent(compute);
-  line += "   cache: " + std::to_string(b.resident) + " of " + std::to_string(b.slots) + " slots";
-  if (asked > 0) line += ", hits " + Percent(static_cast<double>(b.cache.hits) / static_cast<double>(asked));
-  const uint64_t useful = b.cache.prefetch_useful_bytes, wasted = b.cache.prefetch_wasted_bytes + b.io.cancelled_guess_bytes;
-  const auto all = static_cast<double>(b.cache.demand_bytes + useful + wasted);
-  if (useful + wasted > 0) {
+  return "time: experts " + Percent(experts) + ", dense " + Percent(dense) + ", computing " + Percent(compute);
+}
+
+std::string CacheLine(const EngineMonitor::Snapshot& s) {
+  const uint64_t asked = s.cache.hits + s.cache.misses;
+  std::string line = "cache: " + std::to_string(s.resident) + " of " + std::to_string(s.slots) + " slots";
+  if (asked > 0) line += ", hits " + Percent(static_cast<double>(s.cache.hits) / static_cast<double>(asked));
+  const uint64_t useful = s.cache.prefetch_useful_bytes,
+                 wasted = s.cache.prefetch_wasted_bytes + s.io.cancelled_guess_bytes;
+  const auto all = static_cast<double>(s.cache.demand_bytes + useful + wasted);
+  if (useful + wasted > 0)
     line += ", read ahead " + Percent(static_cast<double>(useful) / all) + " (late " +
-            Percent(static_cast<double>(b.cache.prefetch_late_bytes) / all) + "), in vain " +
+            Percent(static_cast<double>(s.cache.prefetch_late_bytes) / all) + "), in vain " +
             Percent(static_cast<double>(wasted) / all);
-  }
   return line;
 }
 
@@ -139,16 +185,27 @@ std::vector<std::string> WatchPanel(const WatchSample& before, const WatchSample
   const double rate = static_cast<double>(Since(before.snapshot.io.device_bytes, s.io.device_bytes)) / seconds;
   size_t longest = 10;
   for (const DriveInfo& drive : s.drives) longest = std::max(longest, drive.name.size());
-  const int name_width = static_cast<int>(std::min<size_t>(longest, width > 120 ? 40 : 16));
+  const int name_width = static_cast<int>(std::min<size_t>(longest, width > 120 ? 40 : width > 60 ? 16 : 10));
 
+  const auto columns_there = static_cast<size_t>(std::max(width, 1));
   std::vector<std::string> lines;
-  lines.emplace_back(static_cast<size_t>(std::max(width, 1)), '-');
+  lines.emplace_back(columns_there, '-');
   const std::string status = StatusText(s, now.at_ns, rate);
-  lines.push_back(status.empty() ? "idle" : status);
-  lines.push_back(TimeLine(before, now, seconds));
-  lines.push_back(
-      Join({"drive", "now", "of", "share", "queue", "p50", "p99", ""}, std::string(kBarWidth, ' '), name_width));
-  for (std::string& line : DriveLines(before, now, seconds, name_width)) lines.push_back(std::move(line));
+  lines.push_back(CutAtWord(status.empty() ? "idle" : status, columns_there));
+  // The number of lines depends on the width alone: a panel that grows and shrinks would scroll the answer.
+  const std::string time = TimeLine(before, now, seconds), cache = CacheLine(s);
+  if (width >= kOneLineOfCounters) {
+    lines.push_back(CutAtWord(time + "   " + cache, columns_there));
+  } else {
+    lines.push_back(CutAtWord(time, columns_there));
+    lines.push_back(CutAtWord(cache, columns_there));
+  }
+  const std::vector<DriveRow> rows = DriveRows(before, now, seconds);
+  size_t note_width = 0;
+  for (const DriveRow& row : rows) note_width = std::max(note_width, row.note.size() + 1);
+  const Columns columns = Columns::For(width, name_width, static_cast<int>(note_width));
+  lines.push_back(Join({"drive", -1, "now", "of", "share", "queue", "p50", "p99", ""}, columns));
+  for (const DriveRow& row : rows) lines.push_back(Join(row, columns));
   for (std::string& line : lines)
     if (static_cast<int>(line.size()) > width) line.resize(static_cast<size_t>(std::max(width, 0)));
   return lines;

@@ -20,7 +20,7 @@ struct WatchSample {
 // Lines of at most `width` columns: a rule, one of progress, one of time, one a drive and, with several, their sum.
 std::vector<std::string> WatchPanel(const WatchSample& before, const WatchSample& now, int width);
 
-// Lines that WatchPanel gives for so many drives.
+// Lines that WatchPanel gives for so many drives in 140 columns or more; it is one more in fewer.
 int WatchPanelRows(size_t drives);
 
 }  // namespace deltafin

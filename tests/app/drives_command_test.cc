@@ -124,6 +124,11 @@ TEST_F(DrivesCommand, OfAModelWithTooLittleToReadIsSkippedWithTheReason) {
   EXPECT_TRUE(few->targets.empty());
   ASSERT_EQ(few->skipped.size(), 1u);
   EXPECT_THAT(few->skipped[0].reason, HasSubstr("name a folder on this drive"));
+  const auto r = Drives({"--model", folder_, "--no-state"});
+  EXPECT_EQ(r.exit_code, 4);
+  EXPECT_THAT(r.err, HasSubstr(folder_ + ": holds only 41.9 MB of large files, at least 268 MB are needed"));
+  EXPECT_THAT(r.err, HasSubstr("deltafin drives FOLDER"));
+  EXPECT_EQ(r.out, "");
 }
 
 TEST_F(DrivesCommand, TwoFoldersOfOneDriveAreMeasuredOnce) {

@@ -98,9 +98,33 @@ TEST(WatchPanel, NeverIsWiderThanTheTerminal) {
   const WatchSample before = Sample(0, 0, 0);
   WatchSample now = Sample(kSecond, 1, 1);
   now.snapshot.drives[0].name = std::string(300, 'x');
-  for (const int width : {20, 80, 200}) {
+  for (const int width : {20, 40, 80, 200}) {
     for (const std::string& line : WatchPanel(before, now, width)) EXPECT_LE(line.size(), static_cast<size_t>(width));
   }
+}
+
+// The header without spaces at its end.
+std::string HeaderAt(int width, const std::string& note) {
+  const WatchSample before = Sample(0, 0, 0);
+  WatchSample now = Sample(kSecond, 1, 1);
+  if (!note.empty()) now.snapshot.drive_counters[1].health = DriveHealth::kDegraded;
+  const std::vector<std::string> lines = WatchPanel(before, now, width);
+  for (std::string line : lines) {
+    if (!line.starts_with("drive ")) continue;
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line;
+  }
+  return "";
+}
+
+TEST(WatchPanel, DropsWholeColumnsWhereTheTerminalIsNarrow) {
+  for (const char* column : {"now", "of", "share", "queue", "p50", "p99"})
+    EXPECT_THAT(HeaderAt(139, ""), HasSubstr(column));
+  for (const char* column : {"now", "of", "queue", "p99"}) EXPECT_THAT(HeaderAt(79, ""), HasSubstr(column));
+  EXPECT_THAT(HeaderAt(79, "degraded"), HasSubstr("p99"));
+  EXPECT_THAT(HeaderAt(39, ""), HasSubstr("now"));
+  EXPECT_THAT(HeaderAt(39, ""), HasSubstr("p99"));
+  EXPECT_THAT(HeaderAt(39, ""), Not(HasSubstr("queue")));
 }
 
 }  // namespace

@@ -74,12 +74,19 @@ class Written(unittest.TestCase):
     def test_the_manual_names_every_command_and_option(self):
         with open(os.path.join(WRITTEN, "deltafin.1"), encoding="utf-8") as file:
             text = file.read()
+        engine = text.split(".SH ENGINE OPTIONS", 1)[1].split(".SH", 1)[0]
         sections = {part.split('"', 1)[0]: part for part in text.split('.SS "')[1:]}
         for words in self.commands[1:]:
             name = " ".join(["deltafin"] + words)
             self.assertIn(name, sections)
+            told = sections[name].split(".SH", 1)[0]
+            if "section ENGINE OPTIONS" in told:
+                told += engine
             for option in options(words):
-                self.assertIn("\\fB" + option.replace("-", "\\-") + "\\fR", sections[name], f"{option} of {name}")
+                self.assertIn("\\fB" + option.replace("-", "\\-") + "\\fR", told, f"{option} of {name}")
+            self.assertIn("\\fB" + name.replace("-", "\\-") + "\\fR", told, "usage of " + name)
+        # Once, not in each section.
+        self.assertEqual(text.count(".TP\n\\fB\\-\\-expert\\-cache\\fR"), 1)
 
     def test_the_manual_is_sound_troff(self):
         if not shutil.which("groff"):
@@ -123,6 +130,26 @@ class Written(unittest.TestCase):
         self.assertEqual(self.complete(["run", "--model", "="], "a"), ["a folder"])
         self.assertEqual(self.complete(["run", "--threads"], ""), [""])
         self.assertEqual(self.complete(["completion"], "f"), ["fish"])
+        self.assertEqual(self.complete(["run", "--io"], "u"), ["uring"])
+        self.assertEqual(self.complete(["plan", "--layout"], "m"), ["mirrored"])
+        self.assertEqual(sorted(self.complete(["plan", "--plot"], "a")), ["a file", "a folder"])
+        self.assertEqual(sorted(self.complete(["bench", "compare"], "a")), ["a file", "a folder"])
+        self.assertEqual(self.complete(["drives"], "a"), ["a folder"])
+
+    def test_choices_that_are_offered_are_those_that_are_taken(self):
+        nano = ["--model", "k3-nano", "--prompt", "x", "--max-new", "1", "--no-state", "--quiet"]
+        engine = ["--io", "--pin", "--prefetch", "--warm-start", "--kv-dtype", "--dense-mode", "--draft"]
+        cases = [(["run"], nano, engine),
+                 (["plan"], ["--reference"], ["--layout", "--cache-policy", "--dense"]),
+                 (["synth"], ["--shape", "nano", "--out", self.folder + "/x"], ["--routing"]),
+                 (["drives"], [self.folder], ["--io"])]
+        for words, given, names in cases:
+            for name in names:
+                refusal = run(PROGRAM, *words, *given, name, "nonsense")
+                self.assertEqual(refusal.returncode, 2, refusal.stderr)
+                offered = self.complete(words + [name], "")
+                expected = re.split(r", | or ", refusal.stderr.split("expected ", 1)[1].split(",\n")[0].split("\n")[0])
+                self.assertEqual(sorted(offered), sorted(expected), f"{name} of {words}: {refusal.stderr}")
 
     def test_other_shells_read_their_scripts(self):
         tried = 0
@@ -155,6 +182,8 @@ class Installed(unittest.TestCase):
         program = os.path.join(prefix, "bin/deltafin")
         model = os.path.join(prefix, "share/deltafin/models/k3-nano")
         self.assertIn("Paris", output(program, "run", "--model", model, *QUESTION))
+        self.assertIn("Paris", output(program, "run", "--model", "k3-nano", "--draft-model", "k3-nano-dspark", *QUESTION,
+                                      cwd=self.folder))
         # Its own model, not the source tree's: the answers that are expected come from there.
         report = run(program, "doctor", "--no-state", "--json")
         names = {finding["name"]: finding for finding in json.loads(report.stdout)["findings"]}
@@ -169,8 +198,14 @@ class Installed(unittest.TestCase):
         for path in ("share/man/man1/deltafin.1", "share/bash-completion/completions/deltafin",
                      "share/fish/vendor_completions.d/deltafin.fish", "lib/systemd/system/deltafin.service",
                      "share/doc/deltafin/README.md", "share/doc/deltafin/LICENSE", "share/doc/deltafin/docs/TUNING.md",
-                     "share/deltafin/models/k3-nano-dspark/model.safetensors"):
+                     "share/doc/deltafin/copyright", "share/deltafin/models/k3-nano-dspark/model.safetensors",
+                     "share/deltafin/models/qwen3-nano/model.safetensors"):
             self.assertTrue(os.path.isfile(os.path.join(prefix, path)), path)
+        readme = os.path.join(prefix, "share/doc/deltafin/README.md")
+        with open(readme, encoding="utf-8") as file:
+            for link in re.findall(r"\]\(([^)#]+)\)", file.read()):
+                if "://" not in link:
+                    self.assertTrue(os.path.exists(os.path.join(os.path.dirname(readme), link)), link)
 
     def test_into_a_prefix(self):
         prefix = os.path.join(self.folder, "prefix")
