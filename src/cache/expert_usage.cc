@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/integrity.h"
+#include "checkpoint/leftovers.h"
 
 namespace deltafin {
 namespace {
@@ -37,6 +38,7 @@ std::string_view BytesOf(const T* values, size_t count) {
 
 // The files that were written longest ago go first.
 void Tidy(const std::string& folder) {
+  RemoveLeftovers(folder, kNameStart);
   std::vector<std::pair<fs::file_time_type, fs::path>> found;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {

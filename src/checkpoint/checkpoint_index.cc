@@ -1,10 +1,6 @@
 #include "checkpoint/checkpoint_index.h"
 
-#include <signal.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 
@@ -12,6 +8,7 @@
 #include "checkpoint/atomic_file.h"
 #include "checkpoint/hex.h"
 #include "checkpoint/integrity.h"
+#include "checkpoint/leftovers.h"
 #include "checkpoint/safetensors.h"
 
 namespace deltafin {
@@ -164,25 +161,14 @@ bool GetPlaces(Reader& in, const TensorDirectory& directory, bool experts_elsewh
   return in.at_end();
 }
 
-// Whether `name` is what AtomicFile left behind for one of our files when its process died.
-bool IsLeftover(std::string_view name) {
-  const size_t at = name.rfind(kPartMark);
-  if (!name.starts_with(kNameStart) || at == std::string_view::npos) return false;
-  const std::string_view digits = name.substr(at + kPartMark.size());
-  pid_t process = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), process);
-  if (error != std::errc() || end != digits.data() + digits.size() || process <= 0) return false;
-  return kill(process, 0) != 0 && errno == ESRCH;
-}
-
 // Errors are of no interest: another process may be tidying as well.
 void Tidy(const std::string& cache_folder) {
+  RemoveLeftovers(cache_folder, kNameStart);
   std::error_code error;
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
   for (fs::directory_iterator it(cache_folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
     std::error_code ignored;
-    if (IsLeftover(name)) fs::remove(it->path(), ignored);
     if (!name.starts_with(kNameStart) || !name.ends_with(kNameEnd)) continue;
     const fs::file_time_type time = fs::last_write_time(it->path(), ignored);
     if (!ignored) files.emplace_back(time, it->path());

@@ -80,9 +80,10 @@ class Planner {
                 " slots: one for each of a token's experts, twice that where they have copies");
   }
 
+  static constexpr int64_t kMegabyte = 1'000'000;
   // A size that ParseSize reads back as no less than `bytes`, with room for what differs from one start to the next.
   static std::string FloorSize(uint64_t bytes) {
-    return Cat(CeilDiv(static_cast<int64_t>(bytes), static_cast<int64_t>(kMiB)) + 1, "MiB");
+    return Cat(CeilDiv(static_cast<int64_t>(bytes), kMegabyte) + 1, "MB");
   }
 
   int64_t FloorSlots() const { return std::min(facts_.floor_slots, plan_.experts_total); }
@@ -235,9 +236,7 @@ class Planner {
   }
 
   // Of a chunk: drafting that was asked for by name needs its rows in one step.
-  int64_t FewestRows() const {
-    return options_.draft == DraftMode::kAuto ? 1 : std::max<int64_t>(plan_.draft_rows, 1);
-  }
+  int64_t FewestRows() const { return options_.draft == DraftMode::kAuto ? 1 : std::max<int64_t>(plan_.draft_rows, 1); }
 
   void ChooseChunk() {
     const int64_t most = std::min(plan_.context, options_.chunk == 0 ? kDefaultChunk : options_.chunk);
@@ -349,7 +348,9 @@ class Planner {
     add("expert slots", static_cast<uint64_t>(plan_.expert_slots) * facts_.slot_bytes,
         Cat(plan_.expert_slots, " of ", plan_.experts_total, " experts", PagesNote()));
     const std::string each = Sequences() == 1 ? "" : Cat(Sequences(), " sequences, ");
-    add("MLA cache", MlaBytes(), Cat(each, plan_.context, " tokens", options_.kv_dtype == DType::kF32 ? "" : " in BF16", ", taken as they come"));
+    add("MLA cache", MlaBytes(),
+        Cat(each, plan_.context, " tokens", options_.kv_dtype == DType::kF32 ? "" : " in BF16",
+            ", taken as they come"));
     add("KDA state", KdaBytes(), each + "current and next");
     if (plan_.prefix_cache_bytes != 0)
       add("prefix cache", plan_.prefix_cache_bytes, "kept beginnings of conversations");

@@ -1,6 +1,7 @@
 #include "cache/expert_usage.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <filesystem>
@@ -98,6 +99,16 @@ TEST(ExpertUsage, TheFolderDoesNotFillUp) {
   for (uint64_t id = 0; id < 20; ++id) ASSERT_TRUE(ExpertUsage(1, 1, id).Save(folder.path()));
   const auto files = std::distance(std::filesystem::directory_iterator(folder.path()), {});
   EXPECT_EQ(files, ExpertUsage::kFilesKept);
+}
+
+TEST(ExpertUsage, WhatAKilledRunLeftIsRemovedByTheNext) {
+  const test::TempFolder folder;
+  const std::string start = folder.path() + "/expert-usage-0000000000000001.bin.part-";
+  const std::string of_nobody = start + "999999999", of_this = start + std::to_string(getpid());
+  for (const std::string& path : {of_nobody, of_this}) std::ofstream(path) << "half";
+  ASSERT_TRUE(ExpertUsage(1, 1, 2).Save(folder.path()));
+  EXPECT_FALSE(std::filesystem::exists(of_nobody));
+  EXPECT_TRUE(std::filesystem::exists(of_this));
 }
 
 }  // namespace
