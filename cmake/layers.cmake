@@ -19,7 +19,7 @@ set(DELTAFIN_LAYERS
   "synth: checkpoint spec tensor base"
   "bench: engine draft backend/cpu backend spec tensor io base"
   "server: engine text base"
-  "doctor: engine pack backend/cpu backend checkpoint text spec tensor io base"
+  "doctor: engine setup pack backend/cpu backend checkpoint text spec tensor io base"
   "simulate: synth cache checkpoint spec tensor base"
   "app: server draft bench synth pack engine model cache checkpoint backend/cpu backend/reference backend spec tensor io text base doctor setup simulate"
 )

@@ -75,6 +75,7 @@ class Writer {
     Wrapped(kIndent, head.size(), shown, finding.found);
     if (!finding.why.empty()) Wrapped(kIndent + 4, 5, "why: ", finding.why);
     if (!finding.fix.empty()) Wrapped(kIndent + 4, 5, "fix: ", finding.fix);
+    if (!finding.advice.empty()) Wrapped(kIndent + 4, 5, finding.fix.empty() ? "do:  " : "     ", finding.advice);
   }
 
   // `label` takes `label_width` columns.
@@ -148,6 +149,7 @@ Json DoctorJson(std::span<const Finding> findings) {
     one["found"] = finding.found;
     one["why"] = finding.why;
     one["fix"] = finding.fix;
+    one["advice"] = finding.advice;
     out["findings"].push_back(std::move(one));
   }
   return out;

@@ -18,7 +18,9 @@ constexpr uint64_t kMemory = 256 * kMiB;
 constexpr int64_t kContext = 512;
 constexpr uint64_t kMostExpected = 64 * kMiB;
 constexpr const char* kWhy = "answers cannot be trusted: a processor, memory or build is faulty";
-constexpr const char* kFix = "test the memory (memtest86+), lower overclocks, build again; try --isa avx2";
+constexpr const char* kAdvice = "test the memory (memtest86+), lower overclocks, build again; try --isa avx2";
+constexpr const char* kInstall =
+    "install the program again (apt install ./deltafin_*.deb, or cmake --install) with its share/deltafin/models";
 
 struct Expected {
   std::vector<TokenId> prompt;
@@ -101,19 +103,22 @@ Result<double> Difference(const Subject& subject, const Expected& expected, cons
 void CheckScores(const Subject& subject, Findings& findings) {
   const Result<Expected> expected = ReadExpected(subject.options.self_test_model);
   if (!expected) {
-    findings.Warning("self-test.not-run", expected.error().message(), "the arithmetic was not tested", "install again");
+    findings.Warning("self-test.not-run", expected.error().message(), "the arithmetic was not tested",
+                     ByAdvice(kInstall));
     return;
   }
   for (const std::string& isa : subject.host.InstructionSets()) {
     const Result<double> difference = Difference(subject, *expected, isa);
     if (!difference)
       findings.Warning("self-test.not-run", isa + ": " + difference.error().message(), "the arithmetic was not tested",
-                       "do what the message says");
+                       ByCommand(Cat("deltafin run --model ", Quoted(subject.options.self_test_model),
+                                     " --prompt-ids 1 --max-new 1"),
+                                 "it should end in the same message: memory or a processor feature is lacking"));
     else if (!(*difference <= kTolerance))
       findings.Fault(
           "self-test.mismatch",
           Cat(isa, ": scores differ from the expected ones by ", *difference, " (", kTolerance, " is allowed)"), kWhy,
-          kFix);
+          ByAdvice(kAdvice));
     else
       findings.Ok("self-test.scores", Cat(isa, ": scores of ", expected->prompt.size(),
                                           " tokens agree with the expected ones (", *difference, ")"));
@@ -167,17 +172,19 @@ void CheckAnswers(const Subject& subject, Findings& findings) {
   const std::string path = subject.options.self_test_model + "/expected_greedy.json";
   Result<Json> file = ReadJsonFile(path);
   if (!file) {
-    findings.Warning("self-test.not-run", file.error().message(), "the arithmetic was not tested", "install again");
+    findings.Warning("self-test.not-run", file.error().message(), "the arithmetic was not tested", ByAdvice(kInstall));
     return;
   }
   const Json cases = file->is_array() ? *file : Json::array({*file});
   std::string mismatch;
   const Result<AnswerCounts> counts = CompareAnswers(subject, cases, &mismatch);
   if (!counts)
-    findings.Warning("self-test.not-run", counts.error().message(), "the arithmetic was not tested",
-                     "do what the message says");
+    findings.Warning(
+        "self-test.not-run", counts.error().message(), "the arithmetic was not tested",
+        ByCommand(Cat("deltafin run --model ", Quoted(subject.options.self_test_model), " --prompt-ids 1 --max-new 1"),
+                  "it should end in the same message: memory or a processor feature is lacking"));
   else if (!mismatch.empty())
-    findings.Fault("self-test.mismatch", mismatch, kWhy, kFix);
+    findings.Fault("self-test.mismatch", mismatch, kWhy, ByAdvice(kAdvice));
   else
     findings.Ok("self-test.answers", Cat(counts->answers, counts->answers == 1 ? " answer" : " answers", " of ",
                                          counts->tokens, " tokens, as expected"));
@@ -189,7 +196,7 @@ void CheckArithmetic(const Subject& subject, Findings& findings) {
   if (subject.host.InstructionSets().empty()) return;
   if (subject.options.self_test_model.empty()) {
     findings.Warning("self-test.no-model", "the bundled model (k3-nano) was not found", "the arithmetic was not tested",
-                     "install again, with the folder share/deltafin/models");
+                     ByAdvice(kInstall));
     return;
   }
   CheckScores(subject, findings);

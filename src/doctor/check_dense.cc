@@ -9,8 +9,9 @@
 namespace deltafin {
 namespace {
 
-std::string PackAgain(const Subject& subject) {
-  return Cat("deltafin pack --dense --model ", Quoted(subject.options.model), " --to ", Quoted(subject.options.dense));
+Remedy PackAgain(const Subject& subject) {
+  return ByCommand(
+      Cat("deltafin pack --dense --model ", Quoted(subject.options.model), " --to ", Quoted(subject.options.dense)));
 }
 
 void CheckSet(const Subject& subject, const Readers& readers, Findings& findings) {
@@ -28,7 +29,7 @@ void CheckSet(const Subject& subject, const Readers& readers, Findings& findings
                    "dense weights of another model give nonsense: a run refuses them", PackAgain(subject));
   else if (!same)
     findings.Fault("model.unreadable", same.error().message(), "weights cannot be read",
-                   "look at the drive (dmesg, smartctl), or download the file again");
+                   ByAdvice("look at the drive (dmesg, smartctl), or download the file again"));
   else
     findings.Ok("dense.complete", Cat(set->manifest().units.size(), " files, ", FormatBytes(set->manifest().bytes())));
 }
@@ -48,7 +49,8 @@ void CheckDense(const Subject& subject, Findings& findings) {
   if (readers)
     CheckSet(subject, *readers, findings);
   else
-    findings.Fault("model.refused", readers.error().message(), "a run would end there", "do what the message says");
+    findings.Fault("model.refused", readers.error().message(), "a run would end there",
+                   ByCommand(Cat("deltafin inspect --model ", Quoted(subject.options.model))));
 }
 
 }  // namespace deltafin

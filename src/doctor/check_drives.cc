@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <map>
 
 #include "base/units.h"
 #include "doctor/checks.h"
@@ -25,12 +26,13 @@ bool Has(const List& list, const std::string& text) {
   return std::any_of(list.begin(), list.end(), [&](const char* entry) { return text == entry; });
 }
 
-std::string Mended(const Subject& subject, const NamedFolder& folder) {
+Remedy Mended(const Subject& subject, const NamedFolder& folder) {
   if (folder.role == "experts")
-    return subject.experts_noted ? "mount the drive; if the set is elsewhere now, name its folders with --experts"
-                                 : "mount the drive, or name the folders of the set with --experts";
-  if (folder.role == "dense") return "mount the drive, or name the folder that `deltafin pack --dense` wrote";
-  return "mount the drive, or name the folder that holds config.json with --model";
+    return ByAdvice(subject.experts_noted
+                        ? "mount the drive; if the set is elsewhere now, name its folders with --experts"
+                        : "mount the drive, or name the folders of the set with --experts");
+  if (folder.role == "dense") return ByAdvice("mount the drive, or name the folder that `deltafin pack --dense` wrote");
+  return ByAdvice("mount the drive, or name the folder that holds config.json with --model");
 }
 
 // False when there is nothing more to say about the folder.
@@ -57,29 +59,34 @@ bool CheckPresence(const Subject& subject, const NamedFolder& folder, Findings& 
   return false;
 }
 
-void CheckKindOfDrive(const Host& host, const NamedFolder& folder, const MountedDrive& drive, Findings& findings) {
+void CheckKindOfDrive(const Subject& subject, const NamedFolder& folder, const MountedDrive& drive,
+                      Findings& findings) {
+  const Host& host = subject.host;
+  const std::string& model = subject.options.model;
   const std::string what = Cat(folder.role, " folder ", folder.path);
   if (Has(kNetworkFileSystems, drive.file_system))
     findings.Warning("drive.network", Cat(what, " is on a network file system (", drive.file_system, ")"),
                      "every token waits for reads from it, at the network's rate and delay",
-                     "copy the files to a drive of this machine");
+                     ByAdvice("copy the files to a drive of this machine"));
   else if (drive.file_system == "tmpfs" || drive.file_system == "ramfs")
     findings.Warning("drive.in-memory", Cat(what, " is in memory (", drive.file_system, ")"),
                      "its files take memory that a run could use for experts, and are gone after a restart",
-                     "keep them on an SSD");
+                     ByAdvice("keep them on an SSD"));
   const std::string queue = "/sys/block/" + drive.device + "/queue/rotational";
   // A virtual disk says what its host left at the default.
   const bool is_virtual = drive.device.starts_with("vd") || drive.device.starts_with("xvd");
   if (drive.block_device && !is_virtual && host.KernelText(queue) == "1" && folder.role != "state")
     findings.Warning("drive.rotational", Cat(what, " is on a spinning disk (", drive.device, ")"),
                      "experts are read in pieces all over the drive: a hundred times slower than from an SSD",
-                     "move the files to an SSD (`deltafin pack --to` for the experts)");
+                     ByAdvice(Cat("move the files to an SSD; the experts alone: deltafin pack --model ", Quoted(model),
+                                  " --to DIR")));
   if (drive.block_device && host.KernelText("/sys/block/" + drive.device + "/removable") == "1")
     findings.Note("drive.removable", Cat(what, " is on a removable drive (", drive.device, ")"),
                   "a run ends if it is unplugged, unless all experts have second copies (pack --replicas)");
   if (drive.read_only && folder.role == "state")
     findings.Fault("state.read-only", Cat(what, " is on a drive that is mounted read-only (", drive.mount_point, ")"),
-                   "nothing can be kept between runs", "name another folder with --state-dir, or give --no-state");
+                   "nothing can be kept between runs",
+                   ByAdvice("name another folder with --state-dir, or give --no-state"));
 }
 
 // Through one file of the folder: file systems decide by file.
@@ -93,12 +100,12 @@ void CheckDirectReads(const Subject& subject, const NamedFolder& folder, const M
     if (*alignment == 0)
       findings.Warning("drive.no-direct-io", Cat(what, ": ", drive.file_system, " refuses direct reads"),
                        "reads go through the page cache: slower, and its memory is not in the plan",
-                       "keep the files on ext4, xfs or btrfs, not on an overlay or tmpfs");
+                       ByAdvice("keep the files on ext4, xfs or btrfs, not on an overlay or tmpfs"));
     else if (*alignment > kLargestAlignment)
       findings.Warning("drive.alignment", Cat(what, ": direct reads in blocks of ", *alignment, " bytes"),
                        "every read of an expert is widened to whole blocks; an expert set packed for smaller pages "
                        "cannot be used",
-                       "format the drive with blocks of 4096 bytes, or pack onto another one");
+                       ByAdvice("format the drive with blocks of 4096 bytes, or pack onto another one"));
     else
       findings.Ok("drive.direct-io", Cat(what, ": direct reads aligned to ", *alignment, " bytes"));
     return;
@@ -115,28 +122,40 @@ void CheckSpace(const Host& host, const NamedFolder& folder, Findings& findings)
       findings.Note("space.drive-full", text, "nothing is written there by a run; packing and setup need room");
     return;
   }
-  constexpr const char* kFix = "free some space there, name another folder with --state-dir, or give --no-state";
+  const Remedy fix = ByAdvice("free some space there, name another folder with --state-dir, or give --no-state");
   if (space->free_bytes < kStateFull)
-    findings.Fault("space.full", text, "sessions, profiles and the header index cannot be written", kFix);
+    findings.Fault("space.full", text, "sessions, profiles and the header index cannot be written", fix);
   else if (space->free_bytes < kStateLow)
-    findings.Warning("space.low", text, "kept sessions and prompts may not find room", kFix);
+    findings.Warning("space.low", text, "kept sessions and prompts may not find room", fix);
   else
     findings.Ok("space.enough", text);
 }
 
-void CheckSharedDrives(const std::vector<std::string>& identities, Findings& findings) {
-  std::vector<std::string> sorted = identities;
-  std::sort(sorted.begin(), sorted.end());
-  if (std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end()) return;
-  findings.Note("drive.shared", "two folders of the expert set are on one drive",
-                "they share its rate: no faster than one folder there",
-                "deltafin pack --rebalance --to ... over one folder for each drive");
+struct PlacedFolder {
+  std::string path, drive;  // the identity of the drive
+};
+
+void CheckSharedDrives(const Subject& subject, const std::vector<PlacedFolder>& folders, Findings& findings) {
+  std::map<std::string, std::string> first_of;  // by drive
+  std::string shared, command = Cat("deltafin pack --rebalance --model ", Quoted(subject.options.model));
+  for (const PlacedFolder& folder : folders) {
+    const auto [it, is_new] = first_of.try_emplace(folder.drive, folder.path);
+    if (is_new)
+      command += Cat(" --to ", Quoted(folder.path));
+    else
+      shared += Cat(shared.empty() ? "" : "; ", folder.path, " is on one drive with ", it->second);
+  }
+  if (shared.empty()) return;
+  if (!subject.experts_noted)
+    for (const PlacedFolder& folder : folders) command += Cat(" --experts ", Quoted(folder.path));
+  findings.Note("drive.shared", shared, "folders on one drive share its rate: no faster than one folder there",
+                ByCommand(std::move(command), "or move one of them to a drive of its own"));
 }
 
 }  // namespace
 
 void CheckDrives(const Subject& subject, Findings& findings) {
-  std::vector<std::string> of_experts;
+  std::vector<PlacedFolder> of_experts;
   for (const NamedFolder& folder : FoldersOf(subject)) {
     if (!CheckPresence(subject, folder, findings)) continue;
     const Result<MountedDrive> drive = subject.host.DriveOf(NearestFolder(subject.host, folder.path));
@@ -145,13 +164,13 @@ void CheckDrives(const Subject& subject, Findings& findings) {
       if (!drive->model.empty()) text += " (" + drive->model + ")";
       if (!drive->mount_point.empty()) text += ", " + drive->file_system + " at " + drive->mount_point;
       findings.Ok("drive.mounted", text);
-      CheckKindOfDrive(subject.host, folder, *drive, findings);
+      CheckKindOfDrive(subject, folder, *drive, findings);
       if (folder.role != "state") CheckDirectReads(subject, folder, *drive, findings);
-      if (folder.role == "experts") of_experts.push_back(drive->identity);
+      if (folder.role == "experts") of_experts.push_back({folder.path, drive->identity});
     }
     CheckSpace(subject.host, folder, findings);
   }
-  CheckSharedDrives(of_experts, findings);
+  CheckSharedDrives(subject, of_experts, findings);
 }
 
 }  // namespace deltafin

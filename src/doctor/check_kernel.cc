@@ -24,11 +24,11 @@ void CheckUring(const Host& host, Findings& findings) {
     findings.Ok("io_uring.works", "io_uring can be used");
   else if (disabled != "0")
     findings.Warning("io_uring.disabled", Cat("switched off by sysctl (kernel.io_uring_disabled = ", disabled, ")"),
-                     kWhy, "sudo sysctl kernel.io_uring_disabled=0");
+                     kWhy, ByCommand("sudo sysctl kernel.io_uring_disabled=0"));
   else
     findings.Warning(
         "io_uring.refused", works.error().message(), kWhy,
-        "in a container: allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile");
+        ByAdvice("in a container: allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile"));
 }
 
 }  // namespace
@@ -42,7 +42,8 @@ void CheckKernel(const Subject& subject, Findings& findings) {
   }
   const std::pair<int, int> version = Version(host.KernelRelease());
   if (version != std::pair<int, int>() && version < std::pair(5, 6))
-    findings.Warning("kernel.old", text, "before 5.6 there is no io_uring that reads files", "use a newer kernel");
+    findings.Warning("kernel.old", text, "before 5.6 there is no io_uring that reads files",
+                     ByAdvice("use a newer kernel"));
   else if (version != std::pair<int, int>() && version < std::pair(6, 1))
     findings.Note("kernel.alignment", text,
                   "before 6.1 the kernel does not tell what direct reads must be aligned to: 4096 bytes are taken");

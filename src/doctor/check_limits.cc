@@ -24,16 +24,17 @@ void CheckLimits(const Subject& subject, Findings& findings) {
   if (open_files < needed)
     findings.Fault("nofile.low", Cat("at most ", open_files, " open files, ", needed, " are needed"),
                    "every shard and every file of an expert set is open during a run",
-                   Cat("ulimit -n ", needed * 2, "  (a service: LimitNOFILE=)"));
+                   ByCommand(Cat("ulimit -n ", needed * 2), "of a service: LimitNOFILE="));
   else
     findings.Ok("nofile.enough",
                 open_files == kNoHostLimit ? "no limit of open files" : Cat("at most ", open_files, " open files"));
   const uint64_t locked = host.Limit(HostLimit::kLockedBytes);
   if (locked < kRingBytes)
-    findings.Warning("memlock.low", Cat("at most ", FormatBytes(locked), " of locked memory"),
-                     "kernels before 5.12 count io_uring's queues as locked memory and refuse them: reads then go "
-                     "through threads, slower",
-                     "ulimit -l 8192  (a service: LimitMEMLOCK=8M; for good: memlock in /etc/security/limits.conf)");
+    findings.Warning(
+        "memlock.low", Cat("at most ", FormatBytes(locked), " of locked memory"),
+        "kernels before 5.12 count io_uring's queues as locked memory and refuse them: reads then go "
+        "through threads, slower",
+        ByCommand("ulimit -l 8192", "of a service: LimitMEMLOCK=8M; for good: memlock in /etc/security/limits.conf"));
   else
     findings.Ok("memlock.enough", locked == kNoHostLimit ? "no limit of locked memory"
                                                          : Cat("at most ", FormatBytes(locked), " of locked memory"));
@@ -41,7 +42,7 @@ void CheckLimits(const Subject& subject, Findings& findings) {
   if (space != kNoHostLimit)
     findings.Warning("address-space.limited", Cat("at most ", FormatBytes(space), " of address space (ulimit -v)"),
                      "a run reserves more addresses than it fills with memory, and plans with what is left of them",
-                     "ulimit -v unlimited");
+                     ByCommand("ulimit -v unlimited"));
 }
 
 }  // namespace deltafin

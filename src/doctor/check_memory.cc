@@ -33,14 +33,15 @@ void CheckSwap(const Host& host, const std::string& meminfo, Findings& findings)
   const bool compressed = swaps.find("/dev/zram") != std::string::npos;
   const std::string where = compressed ? "compressed memory (zram)" : "disk";
   if (used >= kSwapIsMuch)
-    findings.Warning("swap.used", FormatBytes(used) + " of other programs' memory is swapped to " + where,
-                     compressed ? "it was moved there because memory is short, and it still takes some"
-                                : "memory is short, and reads of swap compete with those of experts",
-                     "end what you do not need, or give a smaller --memory; then: swapoff -a && swapon -a");
+    findings.Warning(
+        "swap.used", FormatBytes(used) + " of other programs' memory is swapped to " + where,
+        compressed ? "it was moved there because memory is short, and it still takes some"
+                   : "memory is short, and reads of swap compete with those of experts",
+        ByCommand("sudo swapoff -a && sudo swapon -a", "first end what you do not need, or give a smaller --memory"));
   else if (compressed && used >= kSwapWorthSaying)
     findings.Note("swap.zram", FormatBytes(used) + " are swapped to " + where,
                   "pages of a run that go there are decompressed by the processor that should compute",
-                  "give a smaller --memory if it grows during a run");
+                  ByAdvice("give a smaller --memory if it grows during a run"));
   else if (total > 0)
     findings.Ok("swap.free", Cat(FormatBytes(used), " of ", FormatBytes(total), " swap used"));
 }
@@ -54,7 +55,7 @@ void CheckHugePages(const Host& host, Findings& findings) {
   if (mode == "never")
     findings.Warning("hugepages.off", "transparent huge pages are switched off",
                      "weights are read through many more page table entries: slower arithmetic",
-                     "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+                     ByCommand("echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"));
   else
     findings.Ok("hugepages.on", "transparent huge pages: " + mode);
 }
@@ -72,19 +73,19 @@ void CheckMemory(const Subject& subject, Findings& findings) {
   if (group != kNoHostLimit && (total == 0 || group < total / 10 * 9))
     findings.Note("memory.cgroup", Cat(text, "; a control group leaves ", FormatBytes(group)),
                   "a run is kept within it, and ended by the system if it were not",
-                  "raise the container's memory limit (docker run --memory, or MemoryMax= of the service)");
+                  ByAdvice("raise the container's memory limit (docker run --memory, or MemoryMax= of the service)"));
   else
     findings.Ok("memory.available", text);
   if (subject.options.memory && *subject.options.memory > available)
-    findings.Warning("memory.over-asked",
-                     Cat("--memory ", FormatBytes(*subject.options.memory), " is more than is available"),
-                     "a run would swap, or be ended by the system", "give a smaller --memory, or leave it out");
+    findings.Warning(
+        "memory.over-asked", Cat("--memory ", FormatBytes(*subject.options.memory), " is more than is available"),
+        "a run would swap, or be ended by the system", ByAdvice("give a smaller --memory, or leave it out"));
   if (!meminfo.empty()) CheckSwap(host, meminfo, findings);
   CheckHugePages(host, findings);
   if (host.KernelText("/proc/sys/vm/overcommit_memory") == "2")
     findings.Warning("memory.strict-overcommit", "the system promises no more memory than it has (overcommit 2)",
                      "large areas that a run reserves and fills slowly may be refused",
-                     "sudo sysctl vm.overcommit_memory=0");
+                     ByCommand("sudo sysctl vm.overcommit_memory=0"));
 }
 
 }  // namespace deltafin

@@ -29,23 +29,23 @@ void CheckPermissions(const Subject& subject, Findings& findings) {
       ++looked_at;
       const PathFacts facts = host.Look(path);
       if (!host.MayRead(path) && ++unreadable <= kMostTold)
-        findings.Fault("permission.unreadable",
-                       Cat(path, " (", Rights(facts), ") cannot be read by user ", host.UserId()),
-                       "a run would end at its first read",
-                       Cat("sudo chmod ", facts.kind == PathFacts::Kind::kFolder ? "a+rx " : "a+r ", Quoted(path),
-                           ", or run as its owner"));
+        findings.Fault(
+            "permission.unreadable", Cat(path, " (", Rights(facts), ") cannot be read by user ", host.UserId()),
+            "a run would end at its first read",
+            ByCommand(Cat("sudo chmod ", facts.kind == PathFacts::Kind::kFolder ? "a+rx " : "a+r ", Quoted(path)),
+                      "or run as its owner"));
       if ((facts.mode & kOthersWrite) != 0 && ++writable <= kMostTold)
         findings.Warning("permission.writable-by-others", Cat(path, " (", Rights(facts), ")"),
                          "any user of this machine can change the weights or files that a run trusts",
-                         Cat("chmod o-w ", Quoted(path)));
+                         ByCommand(Cat("chmod o-w ", Quoted(path))));
     }
   }
   if (unreadable > kMostTold)
     findings.Fault("permission.unreadable", Cat(unreadable - kMostTold, " more files cannot be read"),
-                   "a run would end at its first read", "as above");
+                   "a run would end at its first read", ByAdvice("as for those above"));
   if (writable > kMostTold)
     findings.Warning("permission.writable-by-others", Cat(writable - kMostTold, " more files"),
-                     "any user of this machine can change them", "as above");
+                     "any user of this machine can change them", ByAdvice("as for those above"));
   if (looked_at > 0 && unreadable == 0)
     findings.Ok("permission.readable", Cat(looked_at, " files and folders can be read by this user"));
 }

@@ -7,8 +7,11 @@
 #include "checkpoint/dense_set.h"
 #include "checkpoint/expert_set.h"
 #include "checkpoint/integrity.h"
+#include "checkpoint/model_files.h"
 #include "doctor/checks.h"
+#include "doctor/download.h"
 #include "doctor/readers.h"
+#include "pack/model_file_check.h"
 #include "pack/set_files.h"
 
 namespace deltafin {
@@ -27,11 +30,17 @@ std::vector<int64_t> Spread(int64_t count, uint64_t bytes) {
   return samples;
 }
 
-std::string VerifyCommand(const Subject& subject) {
+Remedy VerifyCommand(const Subject& subject, std::string advice = "") {
   std::string command = Cat("deltafin verify --repair --model ", Quoted(subject.options.model));
   if (!subject.experts_noted)
     for (const std::string& folder : subject.experts) command += Cat(" --experts ", Quoted(folder));
-  return command;
+  return ByCommand(std::move(command), std::move(advice));
+}
+
+Remedy PackAgain(const Subject& subject, std::string advice) {
+  return ByCommand(
+      Cat("deltafin pack --dense --model ", Quoted(subject.options.model), " --to ", Quoted(subject.options.dense)),
+      std::move(advice));
 }
 
 struct ExpertSamples {
@@ -66,7 +75,7 @@ struct ExpertSamples {
     if (!read) {
       if (++bad <= kMostTold)
         findings.Fault("drive.read-error", who + read.error().message(), "the drive does not give its bytes back",
-                       Cat("look at the drive (dmesg, smartctl -a); then: ", VerifyCommand(subject)));
+                       VerifyCommand(subject, "first look at the drive (dmesg, smartctl -a)"));
       return;
     }
     bytes += record;
@@ -134,19 +143,67 @@ void CheckDenseSamples(const Subject& subject, Findings& findings) {
     bytes += unit.bytes;
     if (!read)
       findings.Fault("drive.read-error", read.error().message(), "the drive does not give its bytes back",
-                     "look at the drive (dmesg, smartctl -a); then pack the dense weights again");
+                     PackAgain(subject, "first look at the drive (dmesg, smartctl -a)"));
     else if (Hash64(Bytes(buffer->data(), static_cast<size_t>(unit.bytes))) != unit.hash)
       findings.Fault("dense.damaged", set->file(unit.unit).path() + ": checksum differs",
-                     "wrong weights give wrong answers",
-                     Cat("deltafin pack --dense --model ", Quoted(subject.options.model), " --to ",
-                         Quoted(subject.options.dense), "  (writes only what is damaged)"));
+                     "wrong weights give wrong answers", PackAgain(subject, "it writes only what is damaged"));
   }
   if (!findings.has_faults())
     findings.Ok("dense.sample",
                 Cat(taken.size(), " of ", units.size(), " files read, ", FormatBytes(bytes), ", all as packed"));
 }
 
-// Shards have no checksums: whether their beginning, middle and end can be read.
+namespace {
+
+// Only whole shards have checksums: the smallest ones, as many as fit into a sample.
+void CheckListedShards(const Subject& subject, Findings& findings) {
+  const FolderReport& report = *subject.report;
+  const Result<std::optional<ModelFiles>> known = KnownModelFiles(report.folder);
+  if (!known) {
+    findings.Warning("model.list-damaged", known.error().message(), "shards cannot be compared with their checksums",
+                     FetchMissing(subject));
+    return;
+  }
+  std::vector<const ModelFile*> listed;
+  for (const ShardReport& shard : report.shards) {
+    const ModelFile* const file = *known ? (*known)->Find(shard.name) : nullptr;
+    // One that gave its experts away is another file now; one that is not whole lies elsewhere.
+    const bool here = subject.host.Look(report.folder + "/" + shard.name).kind == PathFacts::Kind::kFile;
+    if (file != nullptr && here && shard.experts_moved_to.empty()) listed.push_back(file);
+  }
+  if (listed.empty()) {
+    findings.Note("model.no-checksums", Cat(report.folder, ": its shards have no checksums here"),
+                  "a flipped bit in them cannot be found; `deltafin setup` keeps a list of them");
+    return;
+  }
+  std::sort(listed.begin(), listed.end(), [](const auto* a, const auto* b) { return a->bytes < b->bytes; });
+  uint64_t bytes = 0;
+  size_t hashed = 0;
+  for (const ModelFile* file : listed) {
+    if (subject.options.cancel.cancelled() || bytes + file->bytes > kSampleBytes) break;
+    const std::string path = report.folder + "/" + file->name;
+    const Status right = CheckModelFile(
+        path, *file, [] {}, subject.options.cancel);
+    bytes += file->bytes;
+    ++hashed;
+    if (!right && right.error().code() == ErrorCode::kCorrupt)
+      findings.Fault("model.shard-altered", right.error().message(), "wrong weights give wrong answers",
+                     FetchAgain(subject, path));
+    else if (!right && right.error().code() != ErrorCode::kCancelled)
+      findings.Fault("drive.read-error", right.error().message(), "the drive does not give its bytes back",
+                     ByAdvice("look at the drive (dmesg, smartctl -a); fetch the shard again onto a sound one"));
+  }
+  const std::string text = Cat(hashed, " of ", listed.size(), " shards compared with their checksums");
+  if (!findings.has_faults() && hashed == listed.size())
+    findings.Ok("model.checksums", text);
+  else if (!findings.has_faults())
+    findings.Note("model.checksums", Cat(text, hashed == 0 ? ": each is larger than a sample" : ": the smallest"),
+                  Cat("all of them: deltafin verify --shards --model ", Quoted(report.folder)));
+}
+
+}  // namespace
+
+// Whether the beginning, middle and end of each shard can be read, and some of them whole.
 void CheckShardSamples(const Subject& subject, Findings& findings) {
   if (!subject.weights_complete()) return;
   const Result<Readers> readers = Readers::Open(subject, {});
@@ -165,12 +222,13 @@ void CheckShardSamples(const Subject& subject, Findings& findings) {
       bytes += piece;
       if (!read)
         findings.Fault("drive.read-error", read.error().message(), "the drive does not give its bytes back",
-                       "look at the drive (dmesg, smartctl -a); download the shard again onto a sound one");
+                       ByAdvice("look at the drive (dmesg, smartctl -a); fetch the shard again onto a sound one"));
     }
   }
   if (!findings.has_faults())
     findings.Ok("model.sample", Cat(readers->checkpoint->shard_count(), " shards can be read (three places each, ",
-                                    FormatBytes(bytes), "; their bytes have no checksums)"));
+                                    FormatBytes(bytes), ")"));
+  CheckListedShards(subject, findings);
 }
 
 }  // namespace deltafin

@@ -22,6 +22,7 @@ Outcome OpenAndStop(const Subject& subject, uint64_t memory) {
   options.dense = subject.options.dense;
   options.memory = memory;
   options.usage_counts = false;
+  options.stream.offline = true;  // nothing is fetched; a run fetches what it wants
   EngineMonitor monitor;
   Logger logger([](const std::string&) {});
   const auto stop = [&](const ModelSpec&, const MemoryPlan& plan) -> Status {
@@ -59,13 +60,21 @@ void CheckStart(const Subject& subject, Findings& findings) {
     if (plan.streamed_dense_bytes > 0)
       findings.Note("memory.streams-dense", FormatBytes(plan.streamed_dense_bytes) + " of dense weights do not fit",
                     "they are read again for every token",
-                    subject.options.dense.empty() ? "deltafin pack --dense, then --dense DIR: a quarter less"
-                                                  : "more memory, or a smaller --context");
+                    subject.options.dense.empty()
+                        ? ByAdvice(Cat("deltafin pack --dense --model ", Quoted(subject.options.model),
+                                       " --to DIR, then --dense DIR: a quarter less"))
+                        : ByAdvice("more memory, or a smaller --context"));
     return;
   }
   const std::string& message = outcome.status.error().message();
+  if (subject.is_streamed() && outcome.status.error().code() == ErrorCode::kUnavailable) {
+    findings.Note("start.not-tried", message, "another process uses the folder: it is looked at when that has ended");
+    return;
+  }
   if (outcome.status.error().code() != ErrorCode::kOutOfMemory) {
-    findings.Fault("start.refused", message, "a run would end there", "do what the message says");
+    findings.Fault("start.refused", message, "a run would end there",
+                   ByCommand(Cat("deltafin inspect --model ", Quoted(subject.options.model)),
+                             "it shows what is there; the message names what is expected"));
     return;
   }
   // The engine was told what we would have taken, not what the user said.
@@ -73,8 +82,10 @@ void CheckStart(const Subject& subject, Findings& findings) {
   const std::string text = subject.options.memory || expected == std::string::npos
                                ? message
                                : Cat("available memory ", FormatBytes(memory), message.substr(expected));
-  findings.Fault("memory.below-floor", text, "a run is refused before it reads anything large",
-                 "free memory, raise the control group's limit, or give a smaller --context");
+  findings.Fault(
+      "memory.below-floor", text, "a run is refused before it reads anything large",
+      ByAdvice(subject.options.memory ? "give a larger --memory or leave it out, or give a smaller --context"
+                                      : "free memory, raise the control group's limit, or give a smaller --context"));
 }
 
 }  // namespace deltafin

@@ -5,12 +5,20 @@
 namespace deltafin {
 namespace {
 
+// `deltafin drives` does not read less than this of a model's files (app/drive_choice.cc): and then some for the
+// others.
+constexpr uint64_t kLeastToMeasure = uint64_t{1} << 30;
 constexpr int64_t kOldProfileSeconds = int64_t{180} * 24 * 3600;
 
-std::string MeasureCommand(const Subject& subject) {
+// Reads what lies there; a model too small for that needs a test file.
+Remedy MeasureCommand(const Subject& subject, const NamedFolder& folder) {
+  const uint64_t bytes = subject.report ? subject.report->dense_bytes + subject.report->expert_bytes : 0;
+  if (bytes < kLeastToMeasure)
+    return ByCommand(Cat("deltafin drives ", Quoted(folder.path)),
+                     "the model is too small to be measured by: a test file is written into that folder and removed");
   std::string command = Cat("deltafin drives --model ", Quoted(subject.options.model));
-  for (const std::string& folder : subject.experts) command += Cat(" --experts ", Quoted(folder));
-  return command;
+  for (const std::string& experts : subject.experts) command += Cat(" --experts ", Quoted(experts));
+  return ByCommand(std::move(command));
 }
 
 void CheckProfile(const Subject& subject, const NamedFolder& folder, Findings& findings) {
@@ -20,15 +28,15 @@ void CheckProfile(const Subject& subject, const NamedFolder& folder, Findings& f
   const std::optional<DriveProfile> profile = LoadDriveProfile(subject.options.state_folder, drive->identity, &problem);
   const std::string what = Cat(drive->device, ", under ", folder.role, " folder ", folder.path);
   if (!problem.empty())
-    findings.Warning("profile.damaged", problem, "the drive counts as not measured", MeasureCommand(subject));
+    findings.Warning("profile.damaged", problem, "the drive counts as not measured", MeasureCommand(subject, folder));
   else if (!profile)
     findings.Note("profile.none", what + ": not measured",
                   "reads start with cautious sizes, and pack gives every drive an equal share",
-                  MeasureCommand(subject));
+                  MeasureCommand(subject, folder));
   else if (const int64_t age = subject.host.UnixSeconds() - profile->measured_unix_seconds; age > kOldProfileSeconds)
     findings.Warning("profile.stale", Cat(what, ": measured ", age / (24 * 3600), " days ago"),
                      "drives get slower when they fill or move to another port; shares follow the old rate",
-                     MeasureCommand(subject));
+                     MeasureCommand(subject, folder));
   else
     findings.Ok("profile.fresh", what + ": measured");
 }
@@ -49,18 +57,18 @@ void CheckState(const Subject& subject, Findings& findings) {
   if (!host.MayWrite(nearest))
     findings.Fault("state.not-writable", Cat(what, ": user ", host.UserId(), " cannot write ", nearest),
                    "sessions, drive profiles and the header index cannot be kept",
-                   Cat("sudo chown -R ", host.UserId(), " ", Quoted(nearest),
-                       ", name another with --state-dir, or give "
-                       "--no-state"));
+                   ByCommand(Cat("sudo chown -R ", host.UserId(), " ", Quoted(nearest)),
+                             "or name another with --state-dir, or give --no-state"));
   else if (exists && facts.owner != host.UserId())
-    findings.Warning("state.wrong-owner", Cat(what, " belongs to user ", facts.owner, ", not to ", host.UserId()),
-                     "files made there now cannot be changed by its owner later, nor the other way round",
-                     Cat("run as user ", facts.owner, ", or: sudo chown -R ", host.UserId(), " ", Quoted(folder)));
+    findings.Warning(
+        "state.wrong-owner", Cat(what, " belongs to user ", facts.owner, ", not to ", host.UserId()),
+        "files made there now cannot be changed by its owner later, nor the other way round",
+        ByCommand(Cat("sudo chown -R ", host.UserId(), " ", Quoted(folder)), Cat("or run as user ", facts.owner)));
   else
     findings.Ok("state.writable", what);
   if (exists && (facts.mode & 0002) != 0)
     findings.Warning("state.writable-by-others", what, "any user of this machine can change kept conversations",
-                     Cat("chmod o-w ", Quoted(folder)));
+                     ByCommand(Cat("chmod o-w ", Quoted(folder))));
   if (!exists) return;
   for (const NamedFolder& read : FoldersOf(subject))
     if (read.role != "state" && host.Look(read.path).kind == PathFacts::Kind::kFolder)

@@ -13,6 +13,8 @@ void CheckMemory(const Subject& subject, Findings& findings);
 void CheckLimits(const Subject& subject, Findings& findings);
 void CheckKernel(const Subject& subject, Findings& findings);
 void CheckDrives(const Subject& subject, Findings& findings);
+// Without a model: whether Kimi K3 would fit.
+void CheckFitness(const Subject& subject, Findings& findings);
 void CheckPermissions(const Subject& subject, Findings& findings);
 void CheckModel(const Subject& subject, Findings& findings);
 void CheckTokenizer(const Subject& subject, Findings& findings);

@@ -16,6 +16,7 @@ constexpr DoctorCheck kChecks[] = {
     {"limits", kFast, CheckLimits},
     {"kernel", kFast, CheckKernel},
     {"drives", kFast, CheckDrives},
+    {"room for Kimi K3", kFast, CheckFitness},
     {"permissions", kOfWeights, CheckPermissions},
     {"model", kOfWeights, CheckModel},
     {"tokenizer", kFast, CheckTokenizer},

@@ -21,6 +21,8 @@ struct PathFacts {
   Kind kind = Kind::kAbsent;
   uint32_t owner = 0;  // user id
   uint32_t mode = 0;   // permission bits
+  uint64_t bytes = 0;
+  uint64_t allocated_bytes = 0;  // on the drive; less than `bytes` where there are holes
 };
 
 struct SpaceFacts {
@@ -56,6 +58,7 @@ class Host {
   // And, of a folder, make files in it.
   virtual bool MayWrite(const std::string& path) const = 0;
   virtual Result<MountedDrive> DriveOf(const std::string& folder) const = 0;
+  virtual std::vector<MountedDrive> Drives() const = 0;  // that are mounted
   virtual std::optional<SpaceFacts> Space(const std::string& folder) const = 0;
   // What direct reads of the file must be aligned to; 0: the file system refuses them.
   virtual Result<uint64_t> DirectAlignment(const std::string& file) const = 0;

@@ -10,7 +10,8 @@ Result<Readers> Readers::Open(const Subject& subject, const std::vector<std::str
                              .cancel = subject.options.cancel,
                              .progress = {},
                              .experts = subject.experts.empty() ? ExpertsWanted::kInShards : ExpertsWanted::kElsewhere,
-                             .reads_buffered = {}}));
+                             .reads_buffered = {},
+                             .may_be_streamed = subject.is_streamed()}));
   readers.checkpoint = std::make_unique<Checkpoint>(std::move(opened));
   IoSchedulerOptions options;
   options.drives = readers.checkpoint->drives();

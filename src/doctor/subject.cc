@@ -5,6 +5,7 @@
 
 #include "checkpoint/dense_manifest.h"
 #include "checkpoint/expert_set.h"
+#include "checkpoint/stream_manifest.h"
 #include "pack/disk.h"
 #include "pack/set_files.h"
 
@@ -55,7 +56,7 @@ std::string NearestFolder(const Host& host, const std::string& folder) {
 }
 
 std::vector<std::string> FilesOf(const Subject& subject, const NamedFolder& folder) {
-  std::vector<std::string> names;
+  std::vector<std::string> names, shards;
   const auto add_all = [&](std::string_view prefix) {
     for (std::string& name : ListFiles(folder.path, prefix)) names.push_back(std::move(name));
   };
@@ -64,7 +65,7 @@ std::vector<std::string> FilesOf(const Subject& subject, const NamedFolder& fold
                              "generation_config.json", kExpertPointerName})
       names.push_back(name);
     if (subject.report)
-      for (const ShardReport& shard : subject.report->shards) names.push_back(shard.name);
+      for (const ShardReport& shard : subject.report->shards) shards.push_back(ShardPath(folder.path, shard.name));
   } else if (folder.role == "experts") {
     add_all(kManifestPrefix);
     add_all(kPiecePrefix);
@@ -72,9 +73,10 @@ std::vector<std::string> FilesOf(const Subject& subject, const NamedFolder& fold
     add_all(kDensePrefix);
   }
   std::vector<std::string> files;
-  for (const std::string& name : names)
-    if (std::string path = folder.path + "/" + name; subject.host.Look(path).kind != PathFacts::Kind::kAbsent)
-      files.push_back(std::move(path));
+  for (const std::string& name : names) files.push_back(folder.path + "/" + name);
+  files.insert(files.end(), shards.begin(), shards.end());
+  std::erase_if(files,
+                [&](const std::string& path) { return subject.host.Look(path).kind == PathFacts::Kind::kAbsent; });
   return files;
 }
 

@@ -25,6 +25,8 @@ struct Subject {
   bool weights_have_faults = false;    // as an earlier check found
 
   bool has_model() const { return !options.model.empty(); }
+  // Experts are fetched as a run wants them.
+  bool is_streamed() const { return experts.empty() && report && report->stream; }
   // The weights are all there, as far as headers and manifests tell.
   bool weights_complete() const { return report && report->weights_complete; }
 };

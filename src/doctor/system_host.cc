@@ -77,6 +77,8 @@ class TheSystem final : public Host {
                                          : PathFacts::Kind::kOther;
     facts.owner = info.st_uid;
     facts.mode = info.st_mode & 07777;
+    facts.bytes = static_cast<uint64_t>(info.st_size);
+    facts.allocated_bytes = static_cast<uint64_t>(info.st_blocks) * 512;
     return facts;
   }
   bool MayRead(const std::string& path) const override {
@@ -89,6 +91,11 @@ class TheSystem final : public Host {
   }
 
   Result<MountedDrive> DriveOf(const std::string& folder) const override { return DriveOfFolder(folder); }
+
+  std::vector<MountedDrive> Drives() const override {
+    Result<std::vector<MountedDrive>> drives = MountedDrives();
+    return drives ? std::move(*drives) : std::vector<MountedDrive>();
+  }
 
   std::optional<SpaceFacts> Space(const std::string& folder) const override {
     struct statvfs space {};

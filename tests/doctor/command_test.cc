@@ -112,7 +112,7 @@ TEST_F(DoctorCommand, StaysWithinATightLimitOfOpenFilesByNamingIt) {
 TEST(DoctorReport, LinesAreWrappedAndControlCharactersShown) {
   const std::vector<Finding> findings = {{FindingState::kWarning, "drives", "drive.network",
                                           "a\033[31mb " + std::string(30, 'x') + " " + std::string(30, 'y'),
-                                          "why it is", "mend it"}};
+                                          "why it is", "mend it", "or so"}};
   const std::string text = DoctorText(findings, {.verbose = false, .colour = false, .width = 60});
   EXPECT_THAT(text, Not(HasSubstr("\033")));
   EXPECT_THAT(text, HasSubstr("\\x1b[31mb"));

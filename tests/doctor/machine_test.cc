@@ -123,6 +123,25 @@ TEST(Machine, WithoutAModelOnlyTheMachineIsLookedAt) {
   EXPECT_EQ(Named(findings, "start.plan").name, "");
 }
 
+TEST(Machine, WithoutAModelIsHeldAgainstWhatKimiK3Wants) {
+  PlantedHost host;
+  ExpectFinding(Examine(OptionsFor(""), host), kNote, "k3.memory", "do not stay in memory");
+  ExpectFinding(Examine(OptionsFor(""), host), kNote, "k3.space", "there is room for its dense part (115 GB)");
+  host.available = 100'000'000'000;
+  ExpectFinding(Examine(OptionsFor(""), host), kNote, "k3.memory", "in 12 bits only");
+  host.available = 256'000'000'000;
+  host.space = {2'000'000'000'000, 1'600'000'000'000};
+  const std::vector<Finding> fits = Examine(OptionsFor(""), host);
+  ExpectFinding(fits, FindingState::kOk, "k3.memory", "they stay in memory");
+  ExpectFinding(fits, FindingState::kOk, "k3.space", "1.6 TB free at /mnt; Kimi K3 is 1.56 TB: it fits");
+  host.space.free_bytes = 100'000'000'000;
+  ExpectFinding(Examine(OptionsFor(""), host), kWarning, "k3.space", "there is no room");
+  host.space.free_bytes = 800'000'000'000;
+  host.more_drives = {host.drive, host.drive};
+  ExpectFinding(Examine(OptionsFor(""), host), kNote, "k3.space", "spread over several drives");
+  EXPECT_EQ(Named(Examine(OptionsFor(RepoPath("models/k3-nano")), host), "k3.space").name, "");
+}
+
 TEST(Machine, ABudgetThatIsTooSmallIsFoundInTheUsersWords) {
   DoctorOptions options = OptionsFor(RepoPath("models/k3-nano"));
   options.memory = 10'000'000;

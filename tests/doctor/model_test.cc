@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "checkpoint/model_files.h"
 #include "doctor/doctor_case.h"
+#include "pack/model_file_check.h"
 #include "pack/pack_case.h"
 #include "support/test_data.h"
 
@@ -55,10 +57,47 @@ TEST_F(NanoFaults, AMissingShardIsNamed) {
   ExpectFinding(findings, FindingState::kNote, "start.not-tried");
 }
 
-TEST_F(NanoFaults, EveryMissingShardIsNamed) {
+TEST_F(NanoFaults, MissingShardsAreOneFindingThatNamesTheFirst) {
   for (const int shard : {2, 5, 9}) fs::remove(Path(Shard(shard)));
   const std::vector<Finding> findings = Findings();
   for (const int shard : {2, 5, 9}) ExpectFinding(findings, kFault, "model.shard-missing", Shard(shard));
+  for (const int shard : {1, 3, 4, 6, 7}) fs::remove(Path(Shard(shard)));
+  const std::vector<Finding> more = Findings();
+  ExpectFinding(more, kFault, "model.shard-missing", "8 of 10 shards are missing: ");
+  ExpectFinding(more, kFault, "model.shard-missing", Shard(5) + " and 3 more");
+  EXPECT_EQ(std::count_if(more.begin(), more.end(), [](const Finding& f) { return f.name == "model.shard-missing"; }),
+            1);
+}
+
+TEST_F(NanoFaults, AShardWithAHoleIsNamed) {
+  const std::string bytes = ReadFileBytes(Path(Shard(3)));
+  fs::remove(Path(Shard(3)));
+  WriteFileBytes(Path(Shard(3)), bytes.substr(0, bytes.size() / 4));
+  fs::resize_file(Path(Shard(3)), bytes.size());
+  ExpectFinding(Findings(), kFault, "model.shard-hollow", Shard(3));
+  host_.drive.file_system = "btrfs";  // may have compressed it
+  EXPECT_EQ(Named(Findings(), "model.shard-hollow").name, "");
+}
+
+TEST_F(NanoFaults, AFlippedBitInAShardIsFoundByTheListOfChecksums) {
+  ChangeShard(7, [](std::string& bytes) { bytes[bytes.size() / 2] ^= 4; });
+  DoctorOptions options = OptionsFor(model_);
+  options.quick = false;
+  ExpectFinding(Examine(options, host_), FindingState::kNote, "model.no-checksums");
+  ModelFiles files;
+  for (const int shard : {6, 7}) {
+    const std::string whole = RepoPath("models/k3-nano/" + Shard(shard));
+    Result<Digest> sha256 = Digest::Sha256();
+    ASSERT_TRUE(sha256);
+    const Result<std::string> digest = DigestOfFile(whole, fs::file_size(whole), std::move(*sha256), [] {}, {});
+    ASSERT_TRUE(digest) << digest.error().message();
+    files.files.push_back({Shard(shard), fs::file_size(whole), *digest, ""});
+  }
+  ASSERT_TRUE(WriteModelFiles(model_, files));
+  const std::vector<Finding> findings = Examine(options, host_);
+  ExpectFinding(findings, kFault, "model.shard-altered", Shard(7));
+  for (const Finding& f : findings)
+    EXPECT_TRUE(f.name != "model.shard-altered" || f.found.find(Shard(6)) == f.found.npos);
 }
 
 TEST_F(NanoFaults, ATruncatedShardIsNamed) {
@@ -195,6 +234,14 @@ TEST_F(NanoFaults, AMissingTokenizerFileIsNamed) {
   const std::vector<Finding> findings = Findings();
   ExpectFinding(findings, kFault, "tokenizer.missing", "tiktoken.model");
   ExpectFinding(findings, FindingState::kOk, "start.plan");
+}
+
+TEST_F(NanoFaults, ATokenizerFileThatIsAPipeIsNotCalledMissing) {
+  fs::remove(Path("tiktoken.model"));
+  ASSERT_EQ(mkfifo(Path("tiktoken.model").c_str(), 0600), 0);
+  const std::vector<Finding> findings = Findings();
+  ExpectFinding(findings, kFault, "tokenizer.not-a-file", "tiktoken.model");
+  EXPECT_EQ(Named(findings, "tokenizer.missing").name, "");
 }
 
 TEST_F(NanoFaults, ADamagedTokenizerFileIsFound) {

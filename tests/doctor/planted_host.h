@@ -36,6 +36,7 @@ class PlantedHost final : public Host {
   std::map<std::string, uint32_t> modes;   // others have those that they have
   std::set<std::string> unreadable, unwritable;
   MountedDrive drive{"uuid:1:2", "disk0", "A Drive", "/mnt", "ext4", true, false, ""};
+  std::vector<MountedDrive> more_drives;
   SpaceFacts space{uint64_t{1} << 40, uint64_t{1} << 39};
   uint64_t alignment = 512;
   int64_t now = 1'800'000'000;
@@ -68,6 +69,11 @@ class PlantedHost final : public Host {
   bool MayRead(const std::string& path) const override { return !unreadable.contains(path); }
   bool MayWrite(const std::string& path) const override { return !unwritable.contains(path); }
   Result<MountedDrive> DriveOf(const std::string&) const override { return drive; }
+  std::vector<MountedDrive> Drives() const override {
+    std::vector<MountedDrive> drives = more_drives;
+    drives.push_back(drive);
+    return drives;
+  }
   std::optional<SpaceFacts> Space(const std::string&) const override { return space; }
   Result<uint64_t> DirectAlignment(const std::string&) const override { return alignment; }
   int64_t UnixSeconds() const override { return now; }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "spec/release_facts.h"
 #include "support/test_data.h"
 #include "synth/synth.h"
 
@@ -34,6 +35,8 @@ TEST(SynthPlan, OfK3HasThePublishedByteTotals) {
   EXPECT_EQ(plan.expert_bytes, 1446456066048u);
   EXPECT_EQ(plan.dense_bytes, 113509540864u);
   EXPECT_EQ(plan.shards, 94);
+  EXPECT_EQ(release::kDenseBytes, plan.dense_bytes);
+  EXPECT_EQ(release::kBytes, plan.expert_bytes + plan.dense_bytes + 92289024u + 802428928u);
 }
 
 TEST(SynthPlan, OfTheSliceIsTenPointEightGigabytes) {
