@@ -56,7 +56,7 @@ TEST_F(DoctorCommand, WithAFaultEndsWithSixAndNamesIt) {
   EXPECT_EQ(text.exit_code, 6);
   EXPECT_THAT(text.out, HasSubstr("fault  model.shard-missing: " + model_ + "/model-00003-of-000010.safetensors"));
   EXPECT_THAT(text.out, HasSubstr("why: "));
-  EXPECT_THAT(text.out, HasSubstr("fix: "));
+  EXPECT_THAT(text.out, HasSubstr("do:  deltafin setup "));
   EXPECT_THAT(text.out, Not(HasSubstr("\033")));
   const Json report = Json::parse(Doctor({"--model", model_, "--no-state", "--quick", "--json"}).out);
   EXPECT_EQ(report["state"], "fault");

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "doctor/doctor_case.h"
+#include "pack/pack_case.h"
 #include "setup/setup_journal.h"
 #include "stream/made_stream.h"
 

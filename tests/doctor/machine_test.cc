@@ -133,7 +133,7 @@ TEST(Machine, WithoutAModelIsHeldAgainstWhatKimiK3Wants) {
   host.space = {2'000'000'000'000, 1'600'000'000'000};
   const std::vector<Finding> fits = Examine(OptionsFor(""), host);
   ExpectFinding(fits, FindingState::kOk, "k3.memory", "they stay in memory");
-  ExpectFinding(fits, FindingState::kOk, "k3.space", "1.6 TB free at /mnt; Kimi K3 is 1.56 TB: it fits");
+  ExpectFinding(fits, FindingState::kOk, "k3.space", "1.60 TB free at /mnt; Kimi K3 is 1.56 TB: it fits");
   host.space.free_bytes = 100'000'000'000;
   ExpectFinding(Examine(OptionsFor(""), host), kWarning, "k3.space", "there is no room");
   host.space.free_bytes = 800'000'000'000;
