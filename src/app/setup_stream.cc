@@ -138,7 +138,7 @@ class StreamSetup {
   }
 
   std::string DenseText(const StreamManifest& manifest, uint64_t fetched) const {
-    return Cat(options_.to, ": the dense part is there (", FormatBytes(fetched), " fetched now, ", CheckedBy(access_),
+    return Cat(options_.to, ": the dense part is there (", FormatBytes(fetched), " now, ", CheckedBy(access_),
                ").\nThe hub lists checksums of whole shards only: parts are held against one when the shard is "
                "complete.\nExperts are fetched as they are used:\n  deltafin run --model ",
                options_.to, " --chat --prompt \"Hello\"\nThe rest, whenever you like:\n  deltafin setup --repo ",
