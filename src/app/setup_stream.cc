@@ -56,6 +56,7 @@ class StreamSetup {
   explicit StreamSetup(const StreamSetupOptions& options)
       : options_(options), access_(options.access), view_(terminal_, options.json, options.quiet) {
     access_.hub.on_retry = [this](const std::string& reason) { view_.Retry(reason); };
+    access_.hub.on_wait = [this](int attempts, int most, double) { view_.Waiting(attempts, most); };
     start_.revision_given = options.revision_given;
     start_.endpoint_given = options.access.endpoint_given;
     start_.on_note = [this](const std::string& text) { view_.Note(text); };
