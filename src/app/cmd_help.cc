@@ -17,15 +17,16 @@ Command AddHelp(CLI::App& root) {
   app->add_option("command", *words, "A command, such as run, or bench run")->type_name("COMMAND");
   return {app, [words, &root]() -> Result<int> {
             const CLI::App* found = &root;
-            std::string prefix;
+            std::string name = root.get_name();
             for (const std::string& word : *words) {
               const CLI::App* next = FindCommand(*found, word);
               if (next == nullptr) return Fail(ErrorCode::kInvalidArgument, NoSuchCommand(*found, word));
-              prefix += (prefix.empty() ? "" : " ") + found->get_name();
+              name += " " + word;
               found = next;
             }
             Terminal terminal;
-            terminal.Write(found->help(prefix));
+            // App::help() would be that of the command that was parsed: this one.
+            terminal.Write(found->get_formatter()->make_help(found, name, CLI::AppFormatMode::Normal));
             DFIN_TRY_VOID(terminal.StdoutStatus());
             return kExitDone;
           }};

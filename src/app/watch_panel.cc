@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kBarWidth = 20;
 constexpr int kShortBar = 10;
+constexpr int kNarrow = 60;              // columns
 constexpr int kOneLineOfCounters = 140;  // columns
 
 uint64_t Since(uint64_t before, uint64_t now) { return now > before ? now - before : 0; }
@@ -200,7 +201,9 @@ std::vector<std::string> WatchPanel(const WatchSample& before, const WatchSample
     lines.push_back(CutAtWord(time, columns_there));
     lines.push_back(CutAtWord(cache, columns_there));
   }
-  const std::vector<DriveRow> rows = DriveRows(before, now, seconds);
+  std::vector<DriveRow> rows = DriveRows(before, now, seconds);
+  // Explains a figure in a column that such a terminal has no room for.
+  if (rows.size() > 1 && width < kNarrow) rows.back().note.clear();
   size_t note_width = 0;
   for (const DriveRow& row : rows) note_width = std::max(note_width, row.note.size() + 1);
   const Columns columns = Columns::For(width, name_width, static_cast<int>(note_width));
