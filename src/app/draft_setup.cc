@@ -28,7 +28,8 @@ Status SetDraftOptions(const CommonOptions& options, bool generates, EngineOptio
     return Refuse("--draft " + options.draft + ": expected the folder of a drafter too: give --draft-model");
   std::error_code failed;
   if (!options.draft_model.empty() && !std::filesystem::is_directory(options.draft_model, failed))
-    return Refuse("--draft-model " + options.draft_model + ": expected a folder, there is none of this name");
+    return Fail(ErrorCode::kNotFound, "--draft-model ", options.draft_model,
+                ": expected a folder, there is none of this name");
   if (!generates &&
       (!options.draft_model.empty() || (mode != DraftMode::kAuto && mode != DraftMode::kOff) || options.max_drafts))
     return Refuse("--draft, --max-drafts: this command does not draft, only run, chat, serve and bench draft do");

@@ -77,12 +77,21 @@ TEST(Draft, WithoutRoomAutoIsOffAndSaysSo) {
 }
 
 TEST(Draft, AModelThatCannotDraftIsRefusedByNameAndLeftOutByAuto) {
-  const auto named = RunNano({"--draft", "dspark", "--draft-model", "/nowhere"});
+  const std::string no_drafter = test::RepoPath("models/k3-nano");
+  const auto named = RunNano({"--draft", "dspark", "--draft-model", no_drafter});
   EXPECT_EQ(named.exit_code, 3) << named.err;
   EXPECT_NE(named.err.find("--draft-model"), std::string::npos) << named.err;
-  const auto left_out = RunNano({"--draft-model", "/nowhere"});
+  const auto left_out = RunNano({"--draft-model", no_drafter});
   EXPECT_EQ(left_out.exit_code, 0) << left_out.err;
   EXPECT_NE(left_out.err.find("goes on without it"), std::string::npos) << left_out.err;
+}
+
+TEST(Draft, AFolderThatIsNotThereIsAnErrorAlsoForAuto) {
+  for (const char* mode : {"auto", "dspark"}) {
+    const auto r = RunNano({"--draft", mode, "--draft-model", "/nowhere"});
+    EXPECT_EQ(r.exit_code, 3) << r.err;
+    EXPECT_NE(r.err.find("--draft-model /nowhere"), std::string::npos) << r.err;
+  }
 }
 
 TEST(Draft, AQwenModelDraftsRawCompletionAndLeavesChatsToOthers) {
