@@ -2,9 +2,8 @@
 //
 // All pages of a pool are equally long. Long ones (2 MiB and more: K3's have 7.1 MB) are mapped one by one; shorter
 // ones are cut from blocks of 8 MiB, which the kernel commits as they are touched. Either way they lie in huge pages
-// where the system gives them: attention over a long context reads every latent once a token, and with 4 KiB pages a
-// third of that time went into address translation (docs/PERFORMANCE.md). A page that goes is used again; a block whose
-// pages all went is unmapped.
+// where the system gives them: attention over a long context reads every latent once a token, and is slower in 4 KiB
+// pages (docs/PERFORMANCE.md). A page that goes is used again; a block whose pages all went is unmapped.
 //
 // MlaPage: a counted reference to a page. The pool lives as long as a page of it does.
 // Thread rule: one thread for a pool and its pages. Errors: kOutOfMemory from Take(). Taking a page allocates nothing
