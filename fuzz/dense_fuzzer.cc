@@ -6,15 +6,13 @@
 #include "checkpoint/dense_manifest.h"
 #include "checkpoint/hex.h"
 #include "checkpoint/integrity.h"
+#include "require.h"
 #include "tensor/bf12.h"
 
 namespace {
 
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
+using fuzz::Require;
 
 void Manifest(std::string_view body) {
   static_cast<void>(DenseManifest::FromText(body, "fuzz"));

@@ -1,19 +1,16 @@
 // Fuzzes what reads an expert set: manifest, index, and the file that says where a set is. The first byte chooses.
 // Checksums are made right, so that what follows them is reached. Seeds: fuzz/corpus/expert_set.
-#include <cstdlib>
 #include <set>
 
 #include "checkpoint/expert_set.h"
 #include "checkpoint/hex.h"
 #include "checkpoint/integrity.h"
+#include "require.h"
 
 namespace {
 
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
+using fuzz::Require;
 
 void CheckPieces(const ExpertSetManifest& m, const ExpertTable& table, const std::vector<ExpertPieceFile>& pieces,
                  uint64_t slots) {

@@ -1,15 +1,11 @@
 // Fuzzes the reader of expert traces. Whatever is accepted keeps to its shape.
-#include <cstdlib>
-
 #include "cache/expert_trace.h"
+#include "require.h"
 
 namespace {
 
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
+using fuzz::Require;
 
 void CheckSteps(const ExpertTrace& trace) {
   size_t batches = 0;

@@ -1,19 +1,12 @@
 // Fuzzes what is parsed of a hub's answers: revision, pages of the file list, Link headers. What is accepted has names
 // that stay in the folder, whole checksums, and each name once.
-#include <cstdlib>
 #include <set>
 
+#include "require.h"
 #include "setup/hub_listing.h"
 
-namespace {
-
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
-
-}  // namespace
+using fuzz::Require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,20 +1,12 @@
 // Fuzzes the reader of deltafin-files.txt: as it comes, and with its checksum made right. What is accepted names files
 // below the folder only, and is read again as it was written.
-#include <cstdlib>
-
 #include "checkpoint/hex.h"
 #include "checkpoint/integrity.h"
 #include "checkpoint/model_files.h"
-
-namespace {
+#include "require.h"
 
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
-
-}  // namespace
+using fuzz::Require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string body = "deltafin-files 1\n" + std::string(reinterpret_cast<const char*>(data), size);

@@ -1,18 +1,14 @@
 // Fuzzes what reads a checkpoint's headers: shard header, first bytes, index, cached header index. The first byte
 // chooses.
-#include <cstdlib>
-
 #include "checkpoint/checkpoint_index.h"
 #include "checkpoint/integrity.h"
 #include "checkpoint/safetensors.h"
+#include "require.h"
 
 namespace {
 
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
+using fuzz::Require;
 
 void Header(std::string_view json) {
   const auto header = SafetensorsHeader::Parse(json, "fuzz");

@@ -1,20 +1,17 @@
 // Fuzzes the reader of a session's journal: entries after a right head, with their checksums made right when the first
 // byte is odd. What is accepted is a beginning that is accepted again as a whole.
-#include <cstdlib>
 #include <cstring>
 
 #include "checkpoint/integrity.h"
 #include "engine/session_journal.h"
+#include "require.h"
 
 namespace {
 
 using namespace deltafin;
+using fuzz::Require;
 
 constexpr uint64_t kModel = 7;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
 
 std::string Head() {
   std::string head = "DFINSES1";

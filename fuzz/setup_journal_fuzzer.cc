@@ -1,20 +1,12 @@
 // Fuzzes the reader of a download's journal: as it comes, and as lines behind a right first one, with their checksums
 // made right when the first byte is odd. What is accepted is a beginning that is accepted again as a whole.
-#include <cstdlib>
-
 #include "checkpoint/hex.h"
 #include "checkpoint/integrity.h"
+#include "require.h"
 #include "setup/setup_journal.h"
 
-namespace {
-
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
-
-}  // namespace
+using fuzz::Require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);

@@ -1,19 +1,16 @@
 // Fuzzes what reads a session's state back. The first byte says which checksums are made right, so that what follows
 // them is reached; the next two are the length of the state file; the latents follow. Seeds: fuzz/corpus/snapshot.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "engine/snapshot_files.h"
 #include "engine/snapshot_format.h"
+#include "require.h"
 
 namespace {
 
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
+using fuzz::Require;
 
 class Memory : public SnapshotSource {
  public:

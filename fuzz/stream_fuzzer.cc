@@ -1,20 +1,16 @@
 // Fuzzes the two files of a folder whose experts are fetched as they are used: manifest and presence map. The first
 // byte chooses. Checksums are made right, so that what follows them is reached.
-#include <cstdlib>
-
 #include "checkpoint/hex.h"
 #include "checkpoint/integrity.h"
 #include "checkpoint/presence_map.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stream_manifest.h"
+#include "require.h"
 
 namespace {
 
 using namespace deltafin;
-
-void Require(bool promise) {
-  if (!promise) std::abort();
-}
+using fuzz::Require;
 
 void Manifest(std::string_view body) {
   static_cast<void>(StreamManifest::FromText(body, "fuzz"));
