@@ -27,20 +27,21 @@ std::optional<ApiError> Encode(const ServerContext& context, const ChatCall& cal
   return std::nullopt;
 }
 
-// What the answer must look like, if anything: a schema, or calls that must come.
+// What the answer must look like, if anything: a schema, calls that must come, or arguments of tools that are strict.
 Result<std::shared_ptr<const AnswerForm>> MakeForm(const ServerContext& context, const ChatCall& call,
                                                    ResponseChannel start) {
   const ResponseFormat& format = call.options.response_format;
   const bool must_call = call.options.tool_choice == ToolChoice::kRequired;
-  if (format.kind == ResponseFormat::Kind::kText && !must_call) return std::shared_ptr<const AnswerForm>();
+  const bool may_call = call.options.tool_choice == ToolChoice::kAuto && !call.tools.empty();
+  const bool strict = std::any_of(call.tools.begin(), call.tools.end(), [](const auto& tool) { return tool.strict; });
+  if (format.kind == ResponseFormat::Kind::kText && !must_call && !(may_call && strict))
+    return std::shared_ptr<const AnswerForm>();
   if (call.messages.back().partial)
     return Fail(ErrorCode::kUnsupported, "partial: an answer that was begun cannot be held to a form");
   AnswerFormRequest request;
   request.start = start;
   request.format = format;
-  request.calls = must_call ? CallsAllowed::kRequired : CallsAllowed::kNone;
-  if (!must_call && call.options.tool_choice == ToolChoice::kAuto && !call.tools.empty())
-    request.calls = CallsAllowed::kOptional;
+  request.calls = must_call ? CallsAllowed::kRequired : may_call ? CallsAllowed::kOptional : CallsAllowed::kNone;
   request.one_call = call.one_call || !call.named_tool.empty();
   for (const DeclaredTool& tool : call.tools)
     if (call.named_tool.empty() || tool.name == call.named_tool)

@@ -295,6 +295,37 @@ TEST_F(Chats, CallsThatAreRequiredAreMade) {
   }
 }
 
+TEST_F(Chats, AStrictToolHasItsArgumentsEnforcedAlsoWhereCallsAreFree) {
+  Json tool = WeatherTool("weather");
+  tool["function"]["strict"] = true;
+  Json body = Question("How is the weather?");
+  body["tools"] = {tool};
+  body["temperature"] = 1;
+  body["max_tokens"] = 400;
+  // The model of these tests seldom calls of itself: its text is made to end at once, and elements to be opened.
+  const ChatMarkers markers = *Tokenizer::Load(test::NanoFolder())->chat_markers();
+  body["logit_bias"] = {{std::to_string(markers.close), 50}, {std::to_string(markers.open), 100}};
+  for (int seed = 0; seed < 4; ++seed) {
+    body["seed"] = seed;
+    const Json choice = Chat(body)["choices"][0];
+    ASSERT_TRUE(choice["message"].contains("tool_calls")) << choice;
+    for (const Json& call : choice["message"]["tool_calls"]) {
+      const Json arguments = Json::parse(call["function"]["arguments"].get<std::string>());
+      EXPECT_TRUE(arguments["city"] == "Paris" || arguments["city"] == "Rome");
+      EXPECT_TRUE(arguments["days"] >= 1 && arguments["days"] <= 5);
+    }
+  }
+  // Without the bias it may answer as it likes.
+  body.erase("logit_bias");
+  body["temperature"] = 0;
+  Json free = body;
+  free["tools"][0]["function"]["strict"] = false;
+  EXPECT_EQ(Chat(body)["choices"][0]["message"]["content"], Chat(free)["choices"][0]["message"]["content"]);
+  // What cannot be enforced is refused, not taken and ignored.
+  body["tools"][0]["function"]["parameters"]["properties"]["days"] = {{"type", "integer"}, {"multipleOf", 3}};
+  EXPECT_EQ(Chat(body, 400)["error"]["param"], "tools");
+}
+
 TEST_F(Chats, CompletionsContinueTextAndEchoAndScoreIt) {
   Json body = {{"prompt", "The capital of France is"}, {"temperature", 0}, {"max_tokens", 40}};
   const Json reply = Ask("/v1/completions", body);
