@@ -42,8 +42,9 @@ double DraftController::Overhead(const Known& known) const {
 
 double DraftController::MayLose(const DraftRecord& record, const DraftChances& chances) const {
   if (balance_ <= 0) return 0;
-  const bool trusted = record.proposals() >= kTrustedAfter && chances[0] >= kTrustedChance;
-  return balance_ + (trusted ? kTrust : 0);
+  if (record.proposals() < kTrustedAfter || chances[0] < kTrustedChance) return balance_;
+  const double spare = (kMostShare - kShare) * static_cast<double>(tokens_) - kFirstBalance;
+  return balance_ + std::clamp(spare, 0.0, kTrust);
 }
 
 int64_t DraftController::Ask(int32_t d, bool costs_nothing, double best_rate) const {
@@ -144,6 +145,7 @@ void DraftController::Record(const DraftedStep& step, std::span<const TokenId> t
   }
   drafted_since_plain_ = drafted ? drafted_since_plain_ + 1 : 0;
   plain_tokens_ = drafted ? 0 : plain_tokens_ + 1;
+  tokens_ += emitted_tokens;
   since_forgiven_ += emitted_tokens;
   if (plain_tokens_ == kFirstForget || (plain_tokens_ > 0 && plain_tokens_ % kForgetEvery == 0)) costs_.Forget();
   state_ = drafted                ? DraftState::kDrafting

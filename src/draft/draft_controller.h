@@ -5,9 +5,10 @@
 // are only watched: compared with the tokens that come anyway, which costs no more than making the proposal (nothing
 // for n-grams; a drafter that costs something is asked ever more rarely). So a text that has begun to repeat itself is
 // noticed without paying for it. An account bounds the damage where estimates are wrong: drafting over n tokens never
-// loses more than kFirstBalance + kShare * n plain steps, and beyond that one step: kTrust and what it cost more than
-// was known; and in kForgiveEvery tokens what one stalled step took too long. Learned figures outlive a request. No
-// time, no randomness, no memory taken after construction. Thread-compatible.
+// loses more than kFirstBalance + kShare * n plain steps, and beyond that one step: what it cost more than was known,
+// and a trusted drafter's kTrust, as far as all of it together stays within kMostShare * n; and in kForgiveEvery tokens
+// what one stalled step took too long. So the first 48 tokens lose 3 % at most where steps cost what was expected.
+// Learned figures outlive a request. No time, no randomness, no memory taken after construction. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -45,9 +46,10 @@ struct DraftedStep {
 class DraftController {
  public:
   static constexpr double kLeastGain = 0.03;
-  static constexpr double kFirstBalance = 1, kShare = 0.01, kMostBalance = 4;  // in plain steps
-  // A drafter that was right this often over so many proposals, checked or watched, may go so far beyond the balance.
-  static constexpr double kTrust = 1.5, kTrustedChance = 0.8, kTrustedAfter = 5;
+  static constexpr double kFirstBalance = 0.75, kShare = 0.01, kMostBalance = 4;  // in plain steps
+  // A drafter that was right this often over so many proposals, checked or watched, may go so far beyond the balance,
+  // once there were tokens enough that such a loss is a small share of them.
+  static constexpr double kTrust = 1.5, kTrustedChance = 0.8, kTrustedAfter = 5, kMostShare = 0.03;
   // Drafted steps, after which a plain one is measured; fewer while it is not well known.
   static constexpr int64_t kPlainEvery = 24, kFirstPlainEvery = 4;
   static constexpr int64_t kFirstProbe = 16;     // tokens between proposals that cost something and do not pay, ...
@@ -107,6 +109,7 @@ class DraftController {
   double balance_ = kFirstBalance;
   double asked_seconds_ = 0;  // for proposals of this step
   bool refused_for_balance_ = false;
+  int64_t tokens_ = 0;  // all that were recorded
   int64_t drafted_since_plain_ = 0, plain_tokens_ = 0;
   double forgiven_ = 0;  // plain steps that the last forgiven step took too long
   int64_t since_forgiven_ = kForgiveEvery;
