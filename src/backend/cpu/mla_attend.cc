@@ -96,25 +96,53 @@ HWY_INLINE VF4 FoldToFour(V v) {
   }
 }
 
-// The sums of the lanes of `sums`, times `scale`. Four at a time they share their last shuffles; the additions of one
-// sum are the same either way: (0 + 2) + (1 + 3) of the four folded lanes.
+// The sum of the lanes of each of `sums`, times `scale`: halves added until four lanes are left, then (0 + 2) + (1 + 3).
 template <int kSums>
 HWY_INLINE void StoreScores(const VF* sums, float scale, float* to) {
-  const DF4 d;
-  if constexpr (kSums == 4) {
-    const VF4 a = FoldToFour(sums[0]), b = FoldToFour(sums[1]), c = FoldToFour(sums[2]), e = FoldToFour(sums[3]);
-    const VF4 ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-    const VF4 ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
-    const VF4 all = hn::Add(hn::ConcatLowerLower(d, ce, ab), hn::ConcatUpperUpper(d, ce, ab));
-    hn::StoreU(hn::Mul(all, hn::Set(d, scale)), d, to);
-  } else {
-    DFIN_UNROLL
-    for (int j = 0; j < kSums; ++j) {
-      const VF4 folded = FoldToFour(sums[j]);
-      const VF4 pairs = hn::Add(folded, hn::Shuffle1032(folded));
-      to[j] = hn::GetLane(hn::Add(pairs, hn::Shuffle2301(pairs))) * scale;
-    }
+  DFIN_UNROLL
+  for (int j = 0; j < kSums; ++j) {
+    const VF4 folded = FoldToFour(sums[j]);
+    const VF4 pairs = hn::Add(folded, hn::Shuffle1032(folded));
+    to[j] = hn::GetLane(hn::Add(pairs, hn::Shuffle2301(pairs))) * scale;
   }
+}
+
+// A vector has blocks of four lanes.
+constexpr int kBlocks = static_cast<int>(kLanes / 4);
+
+// Of as many vectors as a vector has blocks, each folded to four lanes: vector BlockOf(j) in block j.
+HWY_INLINE VF FoldToBlocks(const VF* v) {
+  const DF d;
+  if constexpr (kBlocks == 4) {
+    const VF a = hn::Add(hn::ConcatLowerLower(d, v[1], v[0]), hn::ConcatUpperUpper(d, v[1], v[0]));
+    const VF b = hn::Add(hn::ConcatLowerLower(d, v[3], v[2]), hn::ConcatUpperUpper(d, v[3], v[2]));
+    return hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a), hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a)));
+  } else {
+    return hn::Add(hn::ConcatLowerLower(d, v[1], v[0]), hn::ConcatUpperUpper(d, v[1], v[0]));
+  }
+}
+constexpr int BlockOf(int vector) { return kBlocks == 4 ? (vector % 2) * 2 + vector / 2 : vector; }
+
+// StoreScores for a tile of four items at as many positions as a vector has blocks: the same additions, with shuffles
+// that serve all of them. `sums`: [4][kBlocks].
+HWY_INLINE void StoreTileScores(const VF* sums, float scale, const Item* items, int64_t at) {
+  const DF d;
+  const hn::Repartition<double, DF> d_pairs;
+  const VF a = FoldToBlocks(sums), b = FoldToBlocks(sums + kBlocks), c = FoldToBlocks(sums + 2 * kBlocks),
+           e = FoldToBlocks(sums + 3 * kBlocks);
+  const auto ab = hn::BitCast(d_pairs, hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)));
+  const auto ce = hn::BitCast(d_pairs, hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e)));
+  const VF of_positions = hn::Add(hn::BitCast(d, hn::InterleaveLower(d_pairs, ab, ce)),
+                                  hn::BitCast(d, hn::InterleaveUpper(d_pairs, ab, ce)));
+  // A position's block has its four items; wanted are an item's positions, one behind the other.
+  alignas(64) int32_t from[kLanes];
+  DFIN_UNROLL
+  for (int i = 0; i < kLanes; ++i) from[i] = BlockOf(i % kBlocks) * 4 + i / kBlocks;
+  const auto order = hn::SetTableIndices(d, from);
+  alignas(64) float of_items[kLanes];
+  hn::Store(hn::Mul(hn::TableLookupLanes(of_positions, order), hn::Set(d, scale)), d, of_items);
+  DFIN_UNROLL
+  for (int t = 0; t < kTile; ++t) std::copy_n(of_items + t * kBlocks, kBlocks, items[t].weight + at);
 }
 
 // Scores of kItems items at kPositions cache rows from `keys`.
@@ -139,7 +167,11 @@ HWY_INLINE void Scores(const MlaAttendArgs& args, const Item* items, const float
       for (int j = 0; j < kPositions; ++j) sum[t][j] = hn::MulAdd(q, key[j], sum[t][j]);
     }
   }
-  for (int t = 0; t < kItems; ++t) StoreScores<kPositions>(sum[t], scale, items[t].weight + at);
+  if constexpr (kItems == kTile && kPositions == kBlocks && kBlocks > 1) {
+    StoreTileScores(sum[0], scale, items, at);
+  } else {
+    for (int t = 0; t < kItems; ++t) StoreScores<kPositions>(sum[t], scale, items[t].weight + at);
+  }
 }
 
 // Cache rows that are wanted next. They are asked for a few at a time, evenly over all that is computed meanwhile: a
@@ -237,11 +269,11 @@ HWY_INLINE BlockSum WeighBlock(float* weight, int64_t count) {
 // Merges a block into the item: its maximum and sum, then its mix `part`.
 HWY_INLINE void MergeBlock(Item& item, BlockSum block, const float* part, int64_t latent) {
   const DF d;
-  const float merged = std::max(item.max, block.max);
-  const float old_factor = ScalarExpNonPositive(item.max - merged);
-  const float new_factor = ScalarExpNonPositive(block.max - merged);
+  const bool rises = block.max > item.max;  // the one that has the maximum keeps its values: e^0 is 1
+  const float factor = ScalarExpNonPositive(rises ? item.max - block.max : block.max - item.max);
+  const float old_factor = rises ? factor : 1, new_factor = rises ? 1 : factor;
   item.sum = item.sum * old_factor + block.sum * new_factor;
-  item.max = merged;
+  item.max = std::max(item.max, block.max);
   const VF old_mix = hn::Set(d, old_factor), new_mix = hn::Set(d, new_factor);
   for (int64_t c = 0; c < latent; c += kLanes) {
     const int64_t n = latent - c;
@@ -426,20 +458,20 @@ void MlaBlocks(const MlaAttendArgs& args, const MlaSplit& split, int64_t begin, 
   const MlaAttendArgs of_blocks = BlockArgs(args);
   float* widened = scratch + kMlaItems * kMlaBlock;
   const int64_t positions = std::min(args.first_position + args.q.rows, (split.first_block + end) * kMlaBlock);
+  Item items[MlaSplit::kMostItems];
+  for (int64_t t = 0; t < split.items; ++t) {
+    items[t] = SplitItem(args, split, t);
+    items[t].weight = scratch + t % kMlaItems * kMlaBlock;
+  }
   for (int64_t b = begin; b < end; ++b) {
     const int64_t first = (split.first_block + b) * kMlaBlock;
     const float* keys = BlockKeys(args.cache, first, positions, widened);
     const Ahead ahead = BehindBlock(args.cache, first, positions);
+    for (int64_t t = 0; t < split.items; ++t) items[t].part = split.part(b, t);
     for (int64_t group = 0; group < split.items; group += kMlaItems) {
-      const int64_t count = std::min(kMlaItems, split.items - group);
-      Item items[kMlaItems];
-      for (int64_t t = 0; t < count; ++t) {
-        items[t] = SplitItem(args, split, group + t);
-        items[t].part = split.part(b, group + t);
-        items[t].weight = scratch + t * kMlaBlock;
-      }
-      SumBlocks(of_blocks, items, count, keys, first, group == 0 ? ahead : Ahead(args.cache, 0, 0),
-                [&](int64_t t, BlockSum sum) { KeepSums(items[t].part, args.latent, sum); });
+      SumBlocks(of_blocks, items + group, std::min(kMlaItems, split.items - group), keys, first,
+                group == 0 ? ahead : Ahead(args.cache, 0, 0),
+                [&](int64_t t, BlockSum sum) { KeepSums(items[group + t].part, args.latent, sum); });
     }
   }
 }
