@@ -107,7 +107,8 @@ Command AddBench(CLI::App& root) {
   const Command decode = AddBenchDecode(*bench);
   const Command cache = AddBenchCache(*bench);
   const Command draft = AddBenchDraft(*bench);
-  const std::vector<Command> others = {decode, cache, draft, AddBenchRun(*bench), AddBenchCompare(*bench)};
+  const Command context = AddBenchContext(*bench);
+  const std::vector<Command> others = {decode, context, cache, draft, AddBenchRun(*bench), AddBenchCompare(*bench)};
   return {bench, [options, kernels, others]() -> Result<int> {
             if (kernels->parsed()) return RunKernels(*options);
             for (const Command& command : others)

@@ -33,7 +33,8 @@ Command AddPlan(CLI::App& root);
 Command AddBench(CLI::App& root);
 Command AddCompletion(CLI::App& root);
 Command AddMan(CLI::App& root);
-Command AddBenchDecode(CLI::App& bench);  // these two: commands of bench
+Command AddBenchDecode(CLI::App& bench);  // these three: commands of bench
+Command AddBenchContext(CLI::App& bench);
 Command AddBenchDraft(CLI::App& bench);
 
 }  // namespace deltafin
