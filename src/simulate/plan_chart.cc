@@ -123,7 +123,8 @@ namespace {
 constexpr const char* kStyle =
     "body{margin:0 auto;max-width:960px;padding:16px;background:#fff;color:#222;font:15px/1.5 sans-serif}"
     "h1{font-size:19px}h2{font-size:16px}.wide{overflow-x:auto}.wide svg{min-width:680px}"
-    "table{border-collapse:collapse}td,th{padding:3px 10px;border-bottom:1px solid #ddd;text-align:right}"
+    "table{border-collapse:collapse}td,th{padding:3px 6px;border-bottom:1px solid #ddd;text-align:right}"
+    "td:not(:first-child){white-space:nowrap}"
     "td:first-child,th:first-child{text-align:left;padding-left:0}ul{padding-left:20px;overflow-wrap:anywhere}";
 
 std::string AlternativesHtml(const std::vector<Alternative>& alternatives) {
