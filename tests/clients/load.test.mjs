@@ -145,6 +145,6 @@ test(`${requests} requests of ${clients} clients`, {timeout: 3600_000}, async ()
     const more = requests < 1000 ? 16_000 : before * 0.05;
     assert.ok(process.env.LOAD_MEMORY === 'ignore' || after < before + more, `memory grew from ${before} to ${after} kB`);
   } finally {
-    assert.equal(await server.stop(), 0);
+    assert.equal(await server.stop(), 0, server.said());
   }
 });
