@@ -63,8 +63,8 @@ class Comparison {
     DFIN_TRY_VOID(Memory());
     DFIN_TRY_VOID(Slice("k3-slice in 7.0 GB, 24 tokens after 8", 7.0e9, 8192, {}, 789));
     DFIN_TRY_VOID(Slice("k3-slice in 5.4 GB, --context 1024 --chunk 16", 5.4e9, 1024, 16, 4270));
-    DFIN_TRY_VOID(Prompt(332e6, 17.1));
-    return Prompt(664e6, 15.7);
+    DFIN_TRY_VOID(Prompt(332e6, 15.45));
+    return Prompt(664e6, 14.2);
   }
 
   std::vector<TargetRow> rows;
@@ -103,8 +103,8 @@ class Comparison {
     constexpr Measured kMeasured[] = {{16, false, 0.2318, 1684.5}, {16, true, 0.2355, 1684.5},
                                       {32, false, 0.2765, 1377.9}, {32, true, 0.2500, 1478.7},
                                       {48, false, 0.3547, 1087.0}, {48, true, 0.3429, 1145.1},
-                                      {96, false, 0.7994, 462.7},  {96, true, 0.7716, 464.2},
-                                      {140, false, 1.7863, 137.6}, {140, true, 2.2617, 137.6}};
+                                      {96, false, 0.8548, 462.7},  {96, true, 0.8537, 464.8},
+                                      {140, false, 2.6542, 137.6}, {140, true, 2.6429, 137.6}};
     for (const Measured& m : kMeasured) {
       Machine machine = LadderMachine(kMemoryRate, 1);
       machine.drives[0].bytes_per_second = kMemoryRate;
