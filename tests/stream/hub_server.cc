@@ -109,7 +109,22 @@ void HubServer::BeGood() {
   SetFaults({});
   SetDelay(0);
   away_ = moved_ = forgotten_ = ignores_ranges_ = saw_token_ = false;
-  header_flips_ = 0;
+  FlipHeaders(0);
+}
+
+void HubServer::FlipHeaders(int count) {
+  const std::lock_guard lock(mutex_);
+  header_flips_ = count;
+  flipped_headers_.clear();
+}
+
+// No JSON, and a name that no tensor has, in turn.
+void HubServer::FlipHeader(const std::string& path, std::string& body) {
+  const std::lock_guard lock(mutex_);
+  int& flipped = flipped_headers_[path];
+  if (flipped >= header_flips_) return;
+  char& byte = body.at(flipped++ % 2 == 0 ? 8 : body.find("weight"));
+  byte = static_cast<char>(byte ^ 1);
 }
 
 void HubServer::Accept() {
@@ -200,11 +215,7 @@ void HubServer::ServeFile(int connection, const std::string& path, const std::st
   const size_t all = body.size();
   if (fault == Fault::kFlip && all > 0) Flip(body);
   const bool has_header = ranged && from == 0 && all > 8 && path.ends_with(".safetensors");
-  // No JSON, and a name that no tensor has, in turn.
-  if (has_header && header_flips_ > 0) {
-    char& byte = body.at(header_flips_-- % 2 == 0 ? 8 : body.find("weight"));
-    byte = static_cast<char>(byte ^ 1);
-  }
+  if (has_header) FlipHeader(path, body);
   std::string headers = "HTTP/1.1 " + std::string(ranged ? "206" : "200") + " X\r\nConnection: close\r\nETag: \"" +
                         file->sha256 + "\"\r\nX-Linked-Etag: \"" + file->sha256 +
                         "\"\r\nX-Repo-Commit: " + first_commit() + "\r\n";

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <map>
 #include <mutex>
 #include <random>
 #include <string>
@@ -37,8 +38,8 @@ class HubServer {
   std::string endpoint() const;
   void SetFaults(const HubFaults& faults);
   HubFaults happened() const;  // since SetFaults
-  // The next so many answers with the header of a shard have a bit in it so wrong that it shows.
-  void FlipHeaders(int count) { header_flips_ = count; }
+  // The next so many answers with the header of a shard, of each shard, have a bit in it so wrong that it shows.
+  void FlipHeaders(int count);
   // Whole files only, whatever range is asked for.
   void IgnoreRanges() { ignores_ranges_ = true; }
   // From now on main is another commit; with `forget` the first one is gone.
@@ -66,6 +67,7 @@ class HubServer {
   enum class Fault { kNone, kDrop, kTruncate, kError, kBusy, kFlip, kStall };
   Fault NextFault();
   void Flip(std::string& body);
+  void FlipHeader(const std::string& path, std::string& body);
   std::string Listing() const;
 
   const std::string folder_;
@@ -74,10 +76,12 @@ class HubServer {
   int port_ = 0;
   std::atomic<bool> stop_{false}, away_{false}, moved_{false}, forgotten_{false};
   std::atomic<uint64_t> body_bytes_{0};
-  std::atomic<int> requests_{0}, delay_ms_{0}, serving_{0}, header_flips_{0};
+  std::atomic<int> requests_{0}, delay_ms_{0}, serving_{0};
   std::atomic<bool> ignores_ranges_{false}, saw_token_{false};
   mutable std::mutex mutex_;
   HubFaults faults_, happened_;
+  int header_flips_ = 0;
+  std::map<std::string, int> flipped_headers_;  // by path, since FlipHeaders
   std::vector<Fault> due_;  // those that have not happened yet
   std::mt19937 random_{20261130};
   std::thread thread_;

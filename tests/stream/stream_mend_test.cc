@@ -196,7 +196,7 @@ TEST_F(StreamMend, WithoutItsPartialFolderItBeginsAnew) {
 }
 
 TEST_F(StreamMend, AHeaderThatComesWrongComesAgain) {
-  server_.FlipHeaders(2 * static_cast<int>(shards_.size()));
+  server_.FlipHeaders(2);
   const Result<int> done = SetupOnce();
   ASSERT_TRUE(done) << done.error().message();
   ExpectMended();
