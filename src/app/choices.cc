@@ -12,7 +12,7 @@ struct Row {
 };
 
 constexpr std::string_view kIo[] = {"auto", "uring", "pread"};
-constexpr std::string_view kIsa[] = {"auto", "avx2", "avx512", "neon"};
+constexpr std::string_view kIsa[] = {"auto", "avx2", "avx512", "avx512_vnni", "neon"};
 constexpr std::string_view kDevice[] = {"auto", "cpu", "reference"};
 constexpr std::string_view kDenseMode[] = {"auto", "resident", "stream"};
 constexpr std::string_view kKvDtype[] = {"f32", "bf16"};

@@ -93,7 +93,7 @@ Command AddBench(CLI::App& root) {
   CLI::App* bench = root.add_subcommand("bench", "Measures this machine and this program");
   bench->require_subcommand(1);
   CLI::App* kernels = bench->add_subcommand("kernels", "Matrix kernels at K3's shapes against reading and multiplying");
-  kernels->add_option("--isa", options->isa, "Instruction set: auto, avx2, avx512, neon");
+  kernels->add_option("--isa", options->isa, "Instruction set: auto, avx2, avx512, avx512_vnni, neon");
   kernels->add_option("--threads", options->threads, "Threads (default: one, then one for each fast core)")
       ->check(CLI::Range(1, 1024));
   kernels->add_option("--seconds", options->seconds, "About how long")

@@ -41,7 +41,7 @@ void CommonOptions::AddTo(CLI::App& app) {
   app.add_option("--chunk", chunk, "Prompt tokens computed together (default: from the memory plan)")
       ->check([](const std::string& text) { return CheckWhole(text, 1); });
   app.add_option("--device", device, "auto, cpu or reference");
-  app.add_option("--isa", isa, "Instruction set: auto, avx2, avx512, neon");
+  app.add_option("--isa", isa, "Instruction set: auto, avx2, avx512, avx512_vnni, neon");
   app.add_option("--io", io, "Reading engine: auto, uring or pread");
   app.add_option("--prefetch", prefetch, "Read the next layer's likely experts while drives are idle: auto or off");
   app.add_option("--warm-start", warm_start,

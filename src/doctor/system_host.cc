@@ -40,7 +40,7 @@ class TheSystem final : public Host {
 
   std::vector<std::string> InstructionSets() const override {
     std::vector<std::string> usable;
-    for (const char* name : {"avx512", "avx2", "neon"})
+    for (const char* name : {"avx512_vnni", "avx512", "avx2", "neon"})
       if (cpu::SelectIsa(name)) usable.push_back(name);
     return usable;
   }

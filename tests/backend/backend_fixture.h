@@ -135,7 +135,7 @@ inline std::unique_ptr<Backend> MakeReference() {
 // The instruction sets this processor can run, from a fixed list; never empty on a supported processor.
 inline std::vector<std::string> Isas() {
   std::vector<std::string> out;
-  for (const char* isa : {"avx2", "avx512", "neon"}) {
+  for (const char* isa : {"avx2", "avx512", "avx512_vnni", "neon"}) {
     if (CreateCpuBackend({"cpu", isa, 1})) out.push_back(isa);
   }
   return out;

@@ -1,6 +1,9 @@
 // ExpertMlp against the reference, its exactness at the ends of the scale range, and its row invariance.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "backend_fixture.h"
@@ -182,6 +185,47 @@ TEST_P(ExpertInvariance, ScaleBytes0And254AreExactPowersOfTwo) {
       EXPECT_NEAR(high, 4 / (1 + std::exp(-2.0)), 4e-6);
       const float subnormal_input = SingleWeight(*backend, 254, 0x1p-130f, rows, cols);  // g = 2^-3
       EXPECT_NEAR(subnormal_input, 0x1p-6 / (1 + std::exp(-0.125)), 1e-7);
+    }
+  }
+}
+
+// One input of a group of 32 is up to a million times as large as the others: sums keep the bound, whatever a kernel
+// rounds its inputs to.
+TEST_P(ExpertInvariance, InputsOfVeryDifferentSizesStayInsideTheWorstCaseBound) {
+  for (const float large : {30.0f, 1000.0f, 1e6f}) {
+    for (const int64_t rows : {1, 7}) {
+      Random random(11);
+      const Expert expert(random, 1120, 96, 3);
+      Activations x(random, rows, 1120, 1 / large);
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < 1120; c += 32) x.view().row(r)[c + random.Integer(0, 31)] = random.Normal();
+      }
+      Activations out(rows, 1120);
+      MakeCpu(GetParam())->ExpertMlp(expert.Args(x, Iota(rows), out));
+      std::vector<double> value(1120), bound(1120);
+      for (int64_t r = 0; r < rows; ++r) {
+        ExactRow(expert, x.view().row(r), value, bound);
+        for (size_t n = 0; n < value.size(); ++n) {
+          ASSERT_NEAR(out.view().row(r)[n], value[n], bound[n]) << "row " << r << " output " << n << " large " << large;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ExpertInvariance, AnInputThatIsNoNumberIsNotLost) {
+  Random random(12);
+  const Expert expert(random, 672, 96, 0);
+  for (const int64_t rows : {1, 2, 3, 5, 8}) {
+    for (const int64_t column : {0, 511, 512, 671}) {  // a block's first and last, and of what is left after it
+      for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        Activations x(random, rows, 672), out(rows, 672);
+        x.view().row(rows - 1)[column] = bad;
+        MakeCpu(GetParam())->ExpertMlp(expert.Args(x, Iota(rows), out));
+        const float* row = out.view().row(rows - 1);
+        EXPECT_TRUE(std::any_of(row, row + 672, [](float v) { return !std::isfinite(v); })) << rows << " " << column;
+        for (int64_t r = 0; r + 1 < rows; ++r) EXPECT_TRUE(std::isfinite(out.view().row(r)[0]));
+      }
     }
   }
 }

@@ -29,7 +29,7 @@ TEST(BackendSelection, AnUnknownInstructionSetIsRefusedWithTheKnownNames) {
   const Result<std::unique_ptr<Backend>> backend = CreateCpuBackend({"cpu", "sse9", 1});
   ASSERT_FALSE(backend);
   EXPECT_EQ(backend.error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(backend.error().message(), testing::HasSubstr("auto, avx2, avx512, neon"));
+  EXPECT_THAT(backend.error().message(), testing::HasSubstr("auto, avx2, avx512, avx512_vnni, neon"));
 }
 
 TEST(BackendSelection, TheReferenceRefusesAnInstructionSet) {

@@ -43,7 +43,7 @@ std::string MicroFolder() { return RepoPath("tests/data/k3-micro"); }
 
 std::vector<std::string> UsableIsas() {
   std::vector<std::string> usable;
-  for (const char* isa : {"avx2", "avx512", "neon"})
+  for (const char* isa : {"avx2", "avx512", "avx512_vnni", "neon"})
     if (CreateCpuBackend({.device = "cpu", .isa = isa, .threads = 1})) usable.push_back(isa);
   return usable;
 }

@@ -13,13 +13,16 @@ struct IsaRow {
 
 // Best first.
 constexpr IsaRow kIsas[] = {
+    {Isa::kAvx512Vnni, "avx512_vnni", HWY_AVX3},
     {Isa::kAvx512, "avx512", HWY_AVX3},
     {Isa::kAvx2, "avx2", HWY_AVX2},
     {Isa::kNeon, "neon", HWY_NEON},
 };
 
 bool IsBuilt(const IsaRow& row) { return (HWY_TARGETS & row.target) != 0; }
-bool IsSupported(const IsaRow& row) { return (HWY_SUPPORTED_TARGETS & row.target) != 0; }
+bool IsSupported(const IsaRow& row) {
+  return (HWY_SUPPORTED_TARGETS & row.target) != 0 && (row.isa != Isa::kAvx512Vnni || ProcessorHasVnni());
+}
 
 }  // namespace
 
@@ -34,7 +37,7 @@ Result<Isa> SelectIsa(std::string_view name) {
   if (name == "auto") {
     return Fail(ErrorCode::kUnavailable, "--isa auto: this processor has none of avx2 with FMA, avx512, neon");
   }
-  return Fail(ErrorCode::kInvalidArgument, "--isa ", name, ": expected one of auto, avx2, avx512, neon");
+  return Fail(ErrorCode::kInvalidArgument, "--isa ", name, ": expected one of auto, avx2, avx512, avx512_vnni, neon");
 }
 
 std::string_view ToString(Isa isa) {
@@ -49,6 +52,7 @@ CpuKernels KernelsFor(Isa isa) {
   FillLinear(isa, kernels);
   FillLinearBf12(isa, kernels);
   FillMxfp4(isa, kernels);
+  if (isa == Isa::kAvx512Vnni) FillMxfp4Vnni(kernels);
   FillNormAct(isa, kernels);
   FillAttnRes(isa, kernels);
   FillRouter(isa, kernels);

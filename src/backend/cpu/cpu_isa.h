@@ -14,7 +14,7 @@ namespace deltafin::cpu {
 // From a name of the command line; "auto" is the best available.
 Result<Isa> SelectIsa(std::string_view name);
 
-// "avx2", "avx512", "neon".
+// "avx2", "avx512", "avx512_vnni", "neon".
 std::string_view ToString(Isa isa);
 
 CpuKernels KernelsFor(Isa isa);

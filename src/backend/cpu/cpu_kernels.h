@@ -13,8 +13,14 @@
 
 namespace deltafin::cpu {
 
-enum class Isa { kAvx2, kAvx512, kNeon };
+enum class Isa { kAvx2, kAvx512, kAvx512Vnni, kNeon };
 
+// Both sets share all kernels but those of MXFP4.
+inline constexpr bool IsAvx512(Isa isa) { return isa == Isa::kAvx512 || isa == Isa::kAvx512Vnni; }
+
+// The "locality" with which matrix kernels ask for weights (__builtin_prefetch): into the L2 cache. Requests of an L1
+// cache are too few to hide memory's latency (Zen 4), and it is full of what is worked on.
+inline constexpr int kAskL2 = 2;
 // Rows a matrix kernel handles in one pass over the weights; callers cut longer inputs. It bounds the scratch memory.
 inline constexpr int64_t kMatrixRows = 64;
 // Positions of one MLA block; blocks lie on a grid fixed to absolute positions.
@@ -119,6 +125,8 @@ struct CpuKernels {
 void FillLinear(Isa isa, CpuKernels& kernels);
 void FillLinearBf12(Isa isa, CpuKernels& kernels);
 void FillMxfp4(Isa isa, CpuKernels& kernels);
+void FillMxfp4Vnni(CpuKernels& kernels);  // group_columns and mxfp4 of Isa::kAvx512Vnni
+bool ProcessorHasVnni();                  // 512-bit wide
 void FillNormAct(Isa isa, CpuKernels& kernels);
 void FillAttnRes(Isa isa, CpuKernels& kernels);
 void FillRouter(Isa isa, CpuKernels& kernels);

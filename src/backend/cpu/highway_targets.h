@@ -12,7 +12,7 @@
 
 #if HWY_ARCH_X86
 #define DFIN_CALL_FOR_ISA(isa, Function, ...) \
-  ((isa) == Isa::kAvx512 ? N_AVX3::Function(__VA_ARGS__) : N_AVX2::Function(__VA_ARGS__))
+  (IsAvx512(isa) ? N_AVX3::Function(__VA_ARGS__) : N_AVX2::Function(__VA_ARGS__))
 #else
 #define DFIN_CALL_FOR_ISA(isa, Function, ...) (static_cast<void>(isa), N_NEON::Function(__VA_ARGS__))
 #endif

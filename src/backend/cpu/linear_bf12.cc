@@ -103,7 +103,7 @@ HWY_NOINLINE int64_t DecodeColumns(const Bf12Row& row, int64_t columns, int64_t 
     const uint8_t* group = row.data + at / kBf12Group * kBf12GroupBytes;
     // The same columns of a span that comes next, wanted once all rows of the input have used this one.
     for (int64_t line = 0; line < 3; ++line)
-      __builtin_prefetch(group + kSpanColumns / kBf12Group * kBf12GroupBytes + line * 64);
+      __builtin_prefetch(group + kSpanColumns / kBf12Group * kBf12GroupBytes + line * 64, 0, kAskL2);
     if (at + kBf12Group > columns) {
       StoreTail(group, columns - at, row.table, to + (at - c));
     } else {
@@ -185,7 +185,7 @@ HWY_INLINE void Bf12Tile(const Bf12View& matrix, const LinearTask& task, int64_t
       for (int n = 0; n < kOutputs; ++n) {
         const uint8_t* group = data[n] + at;
         DFIN_UNROLL
-        for (int line = 0; line < 3; ++line) __builtin_prefetch(group + kPrefetchBytes + line * 64);
+        for (int line = 0; line < 3; ++line) __builtin_prefetch(group + kPrefetchBytes + line * 64, 0, kAskL2);
         AddHalf<0>(group, table[n], x, sum[n]);
         AddHalf<1>(group, table[n], x, sum[n]);
       }

@@ -39,9 +39,10 @@ HWY_INLINE void LoadPartialPair(const W* w, int64_t columns, VF& even, VF& odd) 
 template <typename W>
 struct PlainWeights {
   struct Row {
-    // How far ahead of its reads a row is asked for: 2 KiB. Measured on Zen: from 0.53 to 0.80 of a plain read loop.
-    static constexpr int64_t kAhead = 2048 / static_cast<int64_t>(sizeof(W));
-    HWY_INLINE void Ask(int64_t c) const { __builtin_prefetch(w + c); }
+    // How far ahead of its reads a row is asked for: 8 KiB, into the L2 cache (kAskL2). Measured with one row of input
+    // on Zen 4: from 0.62 to 0.82 of a plain read loop against 2 KiB and the L1 cache.
+    static constexpr int64_t kAhead = 8192 / static_cast<int64_t>(sizeof(W));
+    HWY_INLINE void Ask(int64_t c) const { __builtin_prefetch(w + c, 0, kAskL2); }
     HWY_INLINE void Load(int64_t c, VF& even, VF& odd) const { LoadPair(w + c, even, odd); }
     HWY_INLINE void LoadPartial(int64_t c, int64_t columns, VF& even, VF& odd) const {
       LoadPartialPair(w + c, columns, even, odd);

@@ -221,7 +221,7 @@ HWY_INLINE void DirectTile(const Mxfp4Task& task, int64_t first) {
       // The same block of the next tile's rows: rows are too short for the hardware's prefetcher. Doubles the rate.
       DFIN_UNROLL
       for (int64_t line = 0; line < kBlockColumns / 2; line += 64) {
-        __builtin_prefetch(packed + kOutputs * (w.cols / 2) + line);
+        __builtin_prefetch(packed + kOutputs * (w.cols / 2) + line, 0, kAskL2);
       }
       const Block block = LoadBlock(packed, w.scale_row(first + n) + c / kMxfp4Group);
       scale[n] = block.scale;
@@ -325,15 +325,14 @@ HWY_INLINE void StripSpan(const StripMemory& strip, int64_t n, int64_t first_wor
 }
 
 // The block that a strip needs next: the same outputs' next columns, or the next strip's first ones. Tiles of rows
-// share the asking, or the reads would come all at once and then none. Into the L2 cache: the L1 cache is full of the
-// block that is worked on.
+// share the asking, or the reads would come all at once and then none.
 struct NextBlock {
   HWY_INLINE void Ask(int64_t n) const {
     if (n < begin || n >= end) return;
     const uint8_t* at = packed + n * packed_stride;
     DFIN_UNROLL
-    for (int64_t line = 0; line < kBlockColumns / 2; line += 64) __builtin_prefetch(at + line, 0, 2);
-    __builtin_prefetch(scales + n * scale_stride, 0, 2);
+    for (int64_t line = 0; line < kBlockColumns / 2; line += 64) __builtin_prefetch(at + line, 0, kAskL2);
+    __builtin_prefetch(scales + n * scale_stride, 0, kAskL2);
   }
 
   const uint8_t* packed;
@@ -394,7 +393,7 @@ HWY_INLINE void TransposeStrip(const Mxfp4View& w, int64_t first, int64_t output
 void Strip(const Mxfp4Task& task, int64_t first, int64_t outputs, float* scratch) {
   const Mxfp4View& w = *task.weight;
   const StripMemory strip(scratch);
-  const RowTiles tiles(task.rows);
+  const RowTiles tiles(task.rows, kTileRows);
   for (int64_t c = 0; c < w.cols;) {
     const bool is_block = c + kBlockColumns <= w.cols;
     TransposeStrip(w, first, outputs, c, is_block, strip);

@@ -153,7 +153,7 @@ void Strip(const Weights& weights, const LinearTask& task, int64_t columns, int6
            float* scratch) {
   float* sums = scratch;
   float* span_scratch = scratch + kMatrixRows * kStripOutputs * kLanes;
-  const RowTiles tiles(task.rows);
+  const RowTiles tiles(task.rows, kTileRows);
   // A single tile of rows meets every weight once, fresh from memory, and leaves more of the L1 cache to them.
   const int64_t width = tiles.count == 1 ? kSpanColumns / 2 : kSpanColumns;
   for (int64_t c = 0; c < columns; c += width) {

@@ -189,7 +189,7 @@ struct Ahead {
   }
   HWY_INLINE void Ask(int64_t wanted) {  // bytes
     const int64_t bytes = std::min(wanted, left);
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i);
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, kAskL2);
     at += bytes;
     left -= bytes;
   }
