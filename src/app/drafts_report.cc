@@ -24,6 +24,7 @@ std::string PerStep(const DraftReport& report) {
 Json DraftFigures(const DraftReport& report) {
   Json out;
   out["state"] = ToString(report.state);
+  if (!report.given_up.empty()) out["given_up"] = report.given_up;
   out["steps"] = Json::array();
   for (size_t rows = 1; rows < report.by_rows.size(); ++rows) {
     const DraftReport::Steps& s = report.by_rows[rows];
@@ -50,6 +51,8 @@ std::string DraftText(const DraftReport& report) {
     if (d.tried() > 0) text += Cat(text.empty() ? "" : ", ", d.right(), " of ", d.tried(), " from ", d.name, " right");
     if (!d.failure.empty()) text += Cat(text.empty() ? "" : ", ", d.name, " was left out (", d.failure, ")");
   }
+  if (!report.given_up.empty())
+    text += Cat(text.empty() ? "" : ", ", "given up, as a step with drafts failed (", report.given_up, ")");
   if (text.empty()) return "";
   uint64_t drafted_steps = 0;
   for (size_t rows = 2; rows < report.by_rows.size(); ++rows) drafted_steps += report.by_rows[rows].steps;

@@ -7,18 +7,14 @@ namespace deltafin {
 namespace {
 
 void AddTo(DraftReport& sum, const DraftReport& more) {
-  for (size_t rows = 0; rows < sum.by_rows.size(); ++rows) {
-    sum.by_rows[rows].steps += more.by_rows[rows].steps;
-    sum.by_rows[rows].tokens += more.by_rows[rows].tokens;
-    sum.by_rows[rows].seconds += more.by_rows[rows].seconds;
-    sum.by_rows[rows].payload_bytes += more.by_rows[rows].payload_bytes;
-  }
+  for (size_t rows = 0; rows < sum.by_rows.size(); ++rows) sum.by_rows[rows].Add(more.by_rows[rows]);
   if (sum.drafters.empty()) {
     sum.drafters = more.drafters;
   } else {
     for (size_t d = 0; d < sum.drafters.size(); ++d) sum.drafters[d].Add(more.drafters[d]);
   }
   sum.state = more.state;
+  if (sum.given_up.empty()) sum.given_up = more.given_up;
 }
 
 class DraftBench {

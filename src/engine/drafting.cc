@@ -28,14 +28,16 @@ uint64_t DraftReport::OfDrafter::right() const {
   return sum;
 }
 
+void DraftReport::Steps::Add(const Steps& more) {
+  steps += more.steps;
+  tokens += more.tokens;
+  seconds += more.seconds;
+  payload_bytes += more.payload_bytes;
+}
+
 DraftReport::Steps DraftReport::all() const {
   Steps sum;
-  for (const Steps& s : by_rows) {
-    sum.steps += s.steps;
-    sum.tokens += s.tokens;
-    sum.seconds += s.seconds;
-    sum.payload_bytes += s.payload_bytes;
-  }
+  for (const Steps& s : by_rows) sum.Add(s);
   return sum;
 }
 
@@ -158,29 +160,50 @@ Drafting::Plan Drafting::ChooseDrafts(int64_t most) {
   return plan;
 }
 
+Status Drafting::ComputeOnce(Session& session, CancelToken cancel, const Plan& plan, DraftReport::Steps* step) {
+  const std::span<const TokenId> tokens = RowTokens(plan);
+  const Rows logits(logits_.data(), plan.drafts + 1, engine_.spec().vocab_size);
+  const int64_t start = clock_.NowNs();
+  const uint64_t bytes = engine_.payload_bytes();
+  const Status computed = plan.drafts == 0 ? engine_.Feed(session, tokens, logits, cancel)
+                                           : engine_.Try(session, replay_, tokens, logits, cancel);
+  *step = {.steps = 1,
+           .tokens = 0,
+           .seconds = SecondsBetween(start, clock_.NowNs()),
+           .payload_bytes = engine_.payload_bytes() - bytes};
+  return computed;
+}
+
+// A step with drafts that fails has changed nothing; what it took is in the report, and no measure of anything.
+Status Drafting::ComputeRows(Session& session, CancelToken cancel, Plan* plan, DraftReport::Steps* step) {
+  const Status computed = ComputeOnce(session, cancel, *plan, step);
+  if (computed || plan->drafts == 0 || computed.error().code() == ErrorCode::kCancelled) return computed;
+  report_.by_rows[static_cast<size_t>(plan->drafts + 1)].Add(*step);
+  report_.given_up = computed.error().message();
+  *plan = {};
+  return ComputeOnce(session, cancel, *plan, step);
+}
+
 Result<bool> Drafting::Step(Session& session, TokenId* pending, int64_t most_new, CancelToken cancel,
                             const NextToken& next) {
   if (history_.size() != session.tokens().size()) history_.assign(session.tokens().begin(), session.tokens().end());
   history_.push_back(*pending);
   rows_[0] = *pending;
   const int64_t room = session.capacity() - session.length();
-  const Plan plan = ChooseDrafts(std::min({most_rows_, most_new, room}) - 1);
-  const int64_t rows = plan.drafts + 1, vocab = engine_.spec().vocab_size;
-  const std::span<const TokenId> tokens(rows_.data(), static_cast<size_t>(rows));
+  Plan plan;
+  if (report_.given_up.empty()) plan = ChooseDrafts(std::min({most_rows_, most_new, room}) - 1);
+  DraftReport::Steps step;
+  DFIN_TRY_VOID(ComputeRows(session, cancel, &plan, &step));
   const int64_t start = clock_.NowNs();
-  const uint64_t bytes = engine_.payload_bytes();
-  const Rows logits(logits_.data(), rows, vocab);
-  if (plan.drafts == 0)
-    DFIN_TRY_VOID(engine_.Feed(session, tokens, logits, cancel));
-  else
-    DFIN_TRY_VOID(engine_.Try(session, replay_, tokens, logits, cancel));
   int64_t right = 0;
   Result<bool> more = TakeTokens(plan, next, &right);
   // A row whose logits are no numbers was read, as plain decoding would have read it.
   const int64_t read = more ? came_count_ : came_count_ + 1;
-  if (plan.drafts > 0) DFIN_TRY_VOID(engine_.Accept(session, replay_, tokens, read));
+  if (plan.drafts > 0) DFIN_TRY_VOID(engine_.Accept(session, replay_, RowTokens(plan), read));
   if (!more) return more;
-  Account(plan, right, SecondsBetween(start, clock_.NowNs()), engine_.payload_bytes() - bytes);
+  step.tokens = static_cast<uint64_t>(came_count_);
+  step.seconds += SecondsBetween(start, clock_.NowNs());
+  Account(plan, right, step);
   history_.insert(history_.end(), came_.begin(), came_.begin() + came_count_ - 1);
   *pending = came_[static_cast<size_t>(came_count_ - 1)];
   return more;
@@ -205,16 +228,12 @@ Result<bool> Drafting::TakeTokens(const Plan& plan, const NextToken& next, int64
   }
 }
 
-void Drafting::Account(const Plan& plan, int64_t right, double seconds, uint64_t payload_bytes) {
+void Drafting::Account(const Plan& plan, int64_t right, const DraftReport::Steps& step) {
   const int64_t tried = std::min(plan.drafts, came_count_);
-  controller_.Record({plan.drafter, plan.drafts + 1, tried, right, seconds},
+  controller_.Record({plan.drafter, plan.drafts + 1, tried, right, step.seconds},
                      std::span(came_).first(static_cast<size_t>(came_count_)));
   report_.state = controller_.state();
-  DraftReport::Steps& steps = report_.by_rows[static_cast<size_t>(plan.drafts + 1)];
-  ++steps.steps;
-  steps.tokens += static_cast<uint64_t>(came_count_);
-  steps.seconds += seconds;
-  steps.payload_bytes += payload_bytes;
+  report_.by_rows[static_cast<size_t>(plan.drafts + 1)].Add(step);
   if (plan.drafts == 0) return;
   DraftReport::OfDrafter& drafter = report_.drafters[static_cast<size_t>(plan.drafter)];
   for (int64_t j = 0; j < tried; ++j) {

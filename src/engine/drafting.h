@@ -10,7 +10,9 @@
 //
 // One Drafting belongs to one conversation at a time; it owns its drafters. Who drafts and how much is the controller's
 // decision (draft/draft_controller.h). A drafter that fails or proposes what is no token is not asked again for the
-// request. Takes its memory in Create(). Thread rule: engine thread only. Errors: those of Engine::Feed.
+// request. Where a step with drafts fails (the experts of wrong tokens may be ones that cannot be read, and that the
+// answer never needs), the pending token is decoded plainly, and so is the rest of the request. Takes its memory in
+// Create(). Thread rule: engine thread only. Errors: those of Engine::Feed, of plain steps only; kCancelled of any.
 #pragma once
 
 #include <array>
@@ -28,10 +30,11 @@ namespace deltafin {
 
 // What drafting did for one request.
 struct DraftReport {
-  struct Steps {  // with so many rows
+  struct Steps {  // with so many rows; one that failed brought no tokens
     uint64_t steps = 0, tokens = 0;
     double seconds = 0;
     uint64_t payload_bytes = 0;  // of weights read
+    void Add(const Steps& more);
   };
   struct OfDrafter {
     std::string name;
@@ -46,6 +49,7 @@ struct DraftReport {
   std::array<Steps, kMostDrafts + 2> by_rows = {};
   std::vector<OfDrafter> drafters;
   DraftState state = DraftState::kMeasuring;  // at the end
+  std::string given_up;                       // why a step with drafts failed and the rest was plain; "": none did
 
   Steps all() const;
 };
@@ -58,11 +62,11 @@ struct DraftingOptions {
 
 // With what the engine's plan has room for.
 struct DraftingSetup {
-  std::vector<TokenId> stop_tokens = {};  // end an answer
-  TokenId first_special = 0;              // ids from here on structure it; 0: unknown
-  int64_t usable_vocab = 0;               // ids from here on are never sampled; 0: unknown
-  bool ngram = true;                      // who may draft
-  bool draft_model = true;                // if the plan has one
+  std::vector<TokenId> stop_tokens = {};           // end an answer
+  TokenId first_special = 0;                       // ids from here on structure it; 0: unknown
+  int64_t usable_vocab = 0;                        // ids from here on are never sampled; 0: unknown
+  bool ngram = true;                               // who may draft
+  bool draft_model = true;                         // if the plan has one
   std::shared_ptr<const TokenBridge> bridge = {};  // for a draft model that reads text; null: it does not draft
   DraftLimits limits = {};
 };
@@ -109,8 +113,14 @@ class Drafting {
   Proposal Ask(size_t d, int64_t most, double* seconds);
   Status CheckProposal(const Proposal& proposal, int64_t most) const;
   void CutBehindStop(Proposal& proposal) const;
+  // Computes the rows of `plan`, which becomes a plain one where its drafts could not be checked.
+  Status ComputeRows(Session& session, CancelToken cancel, Plan* plan, DraftReport::Steps* step);
+  Status ComputeOnce(Session& session, CancelToken cancel, const Plan& plan, DraftReport::Steps* step);
+  std::span<const TokenId> RowTokens(const Plan& plan) const {
+    return {rows_.data(), static_cast<size_t>(plan.drafts + 1)};
+  }
   Result<bool> TakeTokens(const Plan& plan, const NextToken& next, int64_t* right);
-  void Account(const Plan& plan, int64_t right, double seconds, uint64_t payload_bytes);
+  void Account(const Plan& plan, int64_t right, const DraftReport::Steps& step);
 
   Engine& engine_;
   std::vector<std::unique_ptr<Drafter>> drafters_;

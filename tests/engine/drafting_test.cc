@@ -6,7 +6,9 @@
 
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <random>
+#include <set>
 
 #include "engine/generation.h"
 #include "support/engine_runs.h"
@@ -329,6 +331,49 @@ TEST(DraftedFailure, AReadThatFailsInTheMiddleOfAStepChangesNothing) {
   LookAt(*engine, *session, failed);
   const Outcome expected = Decode(engine, {.max_new = static_cast<int64_t>(came.size())}, nullptr);
   ExpectSame(failed, expected);
+}
+
+// Reads by where they begin. While it learns, all of them succeed and are remembered; later others fail.
+struct KnownReads {
+  std::mutex mutex;
+  std::set<std::pair<std::string, uint64_t>> known;
+  bool learning = true;
+  uint64_t failed = 0;
+
+  Status Fault(const ReadRequest& read) {
+    const std::lock_guard lock(mutex);
+    const std::pair<std::string, uint64_t> key(read.file->path(), read.offset);
+    if (learning) known.insert(key);
+    if (known.contains(key)) return {};
+    ++failed;
+    return Fail(ErrorCode::kIo, read.file->path(), ": made to fail");
+  }
+};
+
+// An expert that only rows of wrong drafts want may be absent, damaged or on a drive that is gone.
+TEST(DraftedFailure, ExpertsThatOnlyWrongDraftsWantNeedNotBeReadable) {
+  auto reads = std::make_shared<KnownReads>();
+  test::OpenedEngine engine({.model = test::MicroFolder(), .expert_cache = 64u << 10, .prefetch = false},
+                            [reads]() -> Result<std::unique_ptr<IoEngine>> {
+                              auto io = std::make_unique<test::FakeIoEngine>(test::FakeIoOptions{.max_delay_us = 50});
+                              io->SetFault([reads](const ReadRequest& read) { return reads->Fault(read); });
+                              return io;
+                            });
+  ASSERT_TRUE(engine.ok());
+  const Outcome plain = Decode(engine, {}, nullptr);
+  {
+    const std::lock_guard lock(reads->mutex);
+    reads->learning = false;
+  }
+  const auto drafting = WithDrafter(*engine, Oracle(WholeText(plain), 2));
+  for (int request = 0; request < 2; ++request) {
+    const uint64_t failed_before = reads->failed;
+    const Outcome drafted = Decode(engine, {}, drafting.get());
+    ExpectSame(drafted, plain);
+    ASSERT_GT(reads->failed, failed_before) << "the wrong rows want something that the text does not";
+    EXPECT_NE(drafted.drafts->given_up.find("made to fail"), std::string::npos) << drafted.drafts->given_up;
+    EXPECT_GT(drafted.drafts->by_rows[1].steps, 0u) << "the rest is decoded plainly";
+  }
 }
 
 // What `--draft auto` does: the plan makes room, n-grams draft a text that repeats itself.
