@@ -58,7 +58,7 @@ Result<std::vector<DraftBenchTexts>> MakeTexts(const Tokenizer& tokenizer) {
     DFIN_TRY(std::vector<TokenId> ids, EncodeSegments(tokenizer, prompt.segments));
     out.back().prompts.push_back(std::move(ids));
   }
-  out.push_back({"random", {}});
+  out.push_back({"random", {}, /*ends=*/false});  // the model soon ends what makes no sense
   std::mt19937 random(1);
   for (int i = 0; i < kRandomPrompts; ++i) {
     std::vector<TokenId> ids(kRandomTokens);
@@ -82,13 +82,43 @@ std::pair<uint64_t, uint64_t> Tried(const DraftBenchRow& row) {
   return {drafted, right};
 }
 
+// Of each number of rows that a step had: the tokens that such steps brought, and those at which they would have paid,
+// by the time and the bytes measured and by K3's logs; proposals are not counted.
+Json BreakEvens(const DraftBenchRow& row, const DraftBenchRow& plain) {
+  Json out = Json::array();
+  for (size_t rows = 1; rows < row.report.by_rows.size(); ++rows) {
+    const DraftReport::Steps& s = row.report.by_rows[rows];
+    if (s.steps == 0) continue;
+    const auto steps = static_cast<double>(s.steps);
+    Json one = {{"rows", rows},
+                {"steps", s.steps},
+                {"tokens_per_step", static_cast<double>(s.tokens) / steps},
+                {"break_even", s.seconds / steps / plain.seconds_per_token()},
+                {"break_even_at_k3_costs", DraftBenchRow::UsualCost(static_cast<int64_t>(rows))}};
+    if (plain.bytes_per_token() > 0)
+      one["break_even_by_bytes"] = static_cast<double>(s.payload_bytes) / steps / plain.bytes_per_token();
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+// What the steps, those of the prompt too, wanted of each layer, and where it came from.
+Json ExpertFigures(const EngineCounters& used) {
+  return {{"wanted", used.experts_distinct},
+          {"held", used.cache_hits},
+          {"record_bytes", used.record_bytes},
+          {"bytes_demand", used.expert_bytes_demand},
+          {"bytes_prefetch_useful", used.expert_bytes_prefetch_useful},
+          {"bytes_prefetch_wasted", used.expert_bytes_prefetch_wasted}};
+}
+
 Json ToJson(const std::string& engine, const std::vector<DraftBenchRow>& rows) {
   Json out;
   out["engine"] = engine;
   out["results"] = Json::array();
-  double plain = 0;
+  const DraftBenchRow* plain = nullptr;  // of the kind: it comes first
   for (const DraftBenchRow& row : rows) {
-    if (row.drafter.empty()) plain = row.seconds_per_token();
+    if (row.drafter.empty()) plain = &row;
     const auto [drafted, right] = Tried(row);
     Json result;
     result["text"] = row.kind;
@@ -100,8 +130,12 @@ Json ToJson(const std::string& engine, const std::vector<DraftBenchRow>& rows) {
     result["seconds_per_token"] = row.seconds_per_token();
     result["seconds_drafting"] = row.seconds_drafting();
     result["payload_bytes_per_token"] = row.bytes_per_token();
-    result["speed_up"] = plain / row.seconds_per_token();
+    result["speed_up"] = plain->seconds_per_token() / row.seconds_per_token();
     result["speed_up_at_usual_costs"] = row.usual_speed_up();
+    result["break_even"] = row.break_even(*plain);
+    result["break_even_at_k3_costs"] = row.usual_break_even();
+    result["break_evens"] = BreakEvens(row, *plain);
+    result["experts"] = ExpertFigures(row.used);
     result["details"] = DraftFigures(row.report);
     out["results"].push_back(std::move(result));
   }
@@ -110,17 +144,20 @@ Json ToJson(const std::string& engine, const std::vector<DraftBenchRow>& rows) {
 
 std::string ToText(const std::string& engine, const std::vector<DraftBenchRow>& rows) {
   std::string text =
-      engine + "\ntext      drafter drafts  right        tokens/step   ms/token   payload/token  speed-up\n";
-  double plain = 0;
+      engine +
+      "\ntext      drafter drafts  right        tokens/step  to pay  at K3's   ms/token   payload/token  "
+      "speed-up\n";
+  const DraftBenchRow* plain = nullptr;
   for (const DraftBenchRow& row : rows) {
-    if (row.drafter.empty()) plain = row.seconds_per_token();
+    if (row.drafter.empty()) plain = &row;
     const auto [drafted, right] = Tried(row);
     const std::string of = Cat(right, "/", drafted);
     char line[200];
-    std::snprintf(line, sizeof line, "%-9s %-7s %-6s  %-12s %-12.2f  %-9.3f  %-13s  %.2f\n", row.kind.c_str(),
-                  row.drafter.empty() ? "off" : row.drafter.c_str(), WidthText(row).c_str(), of.c_str(),
-                  row.tokens_per_step(), row.seconds_per_token() * 1e3,
-                  FormatBytes(static_cast<uint64_t>(row.bytes_per_token())).c_str(), plain / row.seconds_per_token());
+    std::snprintf(line, sizeof line, "%-9s %-7s %-6s  %-12s %-12.2f %-7.2f %-9.2f %-9.3f  %-13s  %.2f\n",
+                  row.kind.c_str(), row.drafter.empty() ? "off" : row.drafter.c_str(), WidthText(row).c_str(),
+                  of.c_str(), row.tokens_per_step(), row.break_even(*plain), row.usual_break_even(),
+                  row.seconds_per_token() * 1e3, FormatBytes(static_cast<uint64_t>(row.bytes_per_token())).c_str(),
+                  plain->seconds_per_token() / row.seconds_per_token());
     text += line;
   }
   return text;
@@ -132,10 +169,9 @@ Result<int> RunDraftBench(const DraftBenchCommand& o) {
   EngineSetup setup;
   DFIN_TRY(const TextModel text, LoadTextModel(o.common.model));
   DFIN_TRY(const DraftBridge draft_bridge, LoadDraftBridge(o.common, text.tokenizer, /*raw=*/true));
-  DFIN_TRY_VOID(setup.Open(o.common, {.tokenizer_bytes = text.bytes,
-                                      .usage_counts = false,
-                                      .generates = true,
-                                      .draft_bridge = draft_bridge}));
+  DFIN_TRY_VOID(setup.Open(
+      o.common,
+      {.tokenizer_bytes = text.bytes, .usage_counts = false, .generates = true, .draft_bridge = draft_bridge}));
   setup.StopProgress();
   DraftBenchOptions options;
   DFIN_TRY(options.texts, MakeTexts(*text.tokenizer));

@@ -25,11 +25,10 @@ class DraftBench {
   Result<std::vector<DraftBenchRow>> Run() {
     for (const DraftBenchTexts& texts : options_.texts) {
       expected_.assign(texts.prompts.size(), {});
-      DFIN_TRY_VOID(Measure(texts, "", DraftBenchRow::kPlain));  // a first time, so that caches hold what they can
-      rows_.pop_back();
       DFIN_TRY_VOID(Measure(texts, "", DraftBenchRow::kPlain));
       for (const std::string& drafter : Drafters()) {
         for (const int64_t drafts : options_.widths) DFIN_TRY_VOID(Measure(texts, drafter, drafts));
+        DFIN_TRY_VOID(Measure(texts, drafter, DraftBenchRow::kAuto));
       }
       DFIN_TRY_VOID(Measure(texts, "auto", DraftBenchRow::kAuto));
     }
@@ -59,6 +58,8 @@ class DraftBench {
 
   Status Measure(const DraftBenchTexts& texts, const std::string& drafter, int64_t drafts) {
     if (options_.progress) options_.progress(Cat(texts.kind, ", ", drafter.empty() ? "plain" : drafter, " ", drafts));
+    DFIN_TRY_VOID(engine_.ForgetExperts());
+    const EngineCounters before = engine_.counters();
     DFIN_TRY(const std::unique_ptr<Drafting> drafting, MakeDrafting(drafter, drafts));
     DraftBenchRow row;
     row.kind = texts.kind;
@@ -70,7 +71,7 @@ class DraftBench {
       request.prompt = texts.prompts[i];
       request.max_new = options_.new_tokens;
       request.usable_vocab = options_.usable_vocab;
-      request.stop_tokens = options_.stop_tokens;
+      if (texts.ends) request.stop_tokens = options_.stop_tokens;
       request.cancel = options_.cancel;
       request.drafting = drafting.get();
       DFIN_TRY(const GenerationResult result, Generate(engine_, session, monitor_, request));
@@ -82,6 +83,7 @@ class DraftBench {
       AddTo(row.report, *result.drafts);
     }
     row.tokens = row.report.all().tokens;
+    row.used = engine_.counters().Since(before);
     if (row.tokens == 0)
       return Fail(ErrorCode::kInvalidArgument, "bench draft: ", texts.kind,
                   ": answers of one token: expected --new of at least 2");
@@ -112,12 +114,20 @@ double DraftBenchRow::tokens_per_step() const {
   return static_cast<double>(tokens) / static_cast<double>(report.all().steps);
 }
 
-double DraftBenchRow::usual_speed_up() const {
-  const StepCosts usual;
+double DraftBenchRow::UsualCost(int64_t rows) {
+  const StepCosts nothing_measured;
+  return nothing_measured.Ratio(rows);
+}
+
+double DraftBenchRow::break_even(const DraftBenchRow& plain) const {
+  return seconds() / static_cast<double>(report.all().steps) / plain.seconds_per_token();
+}
+
+double DraftBenchRow::usual_break_even() const {
   double plain_steps = 0;
   for (size_t rows = 1; rows < report.by_rows.size(); ++rows)
-    plain_steps += static_cast<double>(report.by_rows[rows].steps) * usual.Ratio(static_cast<int64_t>(rows));
-  return static_cast<double>(tokens) / plain_steps;
+    plain_steps += static_cast<double>(report.by_rows[rows].steps) * UsualCost(static_cast<int64_t>(rows));
+  return plain_steps / static_cast<double>(report.all().steps);
 }
 
 Result<std::vector<DraftBenchRow>> BenchDrafts(Engine& engine, EngineMonitor& monitor,

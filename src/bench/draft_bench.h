@@ -2,9 +2,10 @@
 // texts.
 //
 // Every case generates the same tokens again; only how they are made differs, and that is checked. Fixed numbers of
-// drafts are always checked, whether that pays or not; "auto" is what the controller makes of it. Times and bytes are
-// of decoding, without the prompt. Knows tokens only. Thread rule: engine thread only. Errors: those of Generate;
-// kInternal when an answer differs.
+// drafts are always checked, whether that pays or not; "auto" is what the controller makes of it, of one drafter or of
+// all. Every case begins with an empty expert cache that has learned nothing, so what it reads does not depend on the
+// cases before it. Times and bytes are of decoding, without the prompt. Knows tokens only. Thread rule: engine thread
+// only. Errors: those of Generate; kInternal when an answer differs.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +23,7 @@ namespace deltafin {
 struct DraftBenchTexts {
   std::string kind;
   std::vector<std::vector<TokenId>> prompts;
+  bool ends = true;  // answers end with a stop token; false: they have all new_tokens
 };
 
 struct DraftBenchOptions {
@@ -42,15 +44,22 @@ struct DraftBenchRow {
   int64_t drafts = kPlain;    // at most, in a step
   DraftReport report;         // over all prompts of the kind
   uint64_t tokens = 0;
+  EngineCounters used;  // with the prompts
 
   double seconds_drafting() const;
   double seconds() const { return report.all().seconds + seconds_drafting(); }
   double seconds_per_token() const { return seconds() / static_cast<double>(tokens); }
   double bytes_per_token() const;
   double tokens_per_step() const;
-  // Tokens in the time of a plain step if a step of T rows took T^0.69 of it (Kimi K3's published logs) and proposing
-  // nothing: what the same acceptance would bring there.
-  double usual_speed_up() const;
+
+  // Tokens that a step must bring for drafting to be as fast as plain decoding: what it takes, proposals included, in
+  // plain steps. tokens_per_step() over it is the speed-up.
+  double break_even(const DraftBenchRow& plain) const;
+  // The same if a step of T rows took T^0.69 of a plain one (Kimi K3's published logs) and proposals nothing: what the
+  // same acceptance would have to bring there, and brings.
+  double usual_break_even() const;
+  double usual_speed_up() const { return tokens_per_step() / usual_break_even(); }
+  static double UsualCost(int64_t rows);
 };
 
 // Of the drafters that the engine's plan has room for: at least one.

@@ -55,7 +55,7 @@ struct Engine::Parts {
   std::string usage_folder;  // "": not kept
   bool prefetch = true;
   DType kv_dtype = DType::kF32;
-  std::shared_ptr<MlaPagePool> latents;  // of all sessions
+  std::shared_ptr<MlaPagePool> latents;         // of all sessions
   std::function<void(int32_t layer)> on_layer;  // of the step in progress
   bool warm_start = false;
   std::unique_ptr<ExpertTraceWriter> trace;
@@ -82,6 +82,7 @@ struct Engine::Parts {
   Status Load(const EngineContext& context);
   Status MakeTrace(const std::string& path);
   Status MakeCache();
+  void MakeModel(Activations activations);
   Status Pass(const StepBatch& batch, SessionObserver* observer = nullptr);
 };
 
@@ -201,14 +202,18 @@ Status Engine::Parts::Load(const EngineContext& context) {
   if (draft_model != nullptr)
     DFIN_TRY_VOID(draft_model->Load(*dense, *backend, static_cast<int>(spec.layers.size()), context.cancel));
   DFIN_TRY_VOID(MakeCache());
-  model = std::make_unique<Model>(spec, *backend, *dense, *cache, std::move(activations));
+  MakeModel(std::move(activations));
+  return {};
+}
+
+void Engine::Parts::MakeModel(Activations activations) {
+  model = std::make_unique<Model>(spec(), *backend, *dense, *cache, std::move(activations));
   model->on_layer = [this](int32_t layer) {
     monitor->SetLayer(layer);
     monitor->SetDenseWait(dense->wait_seconds());
     if (on_layer) on_layer(layer);
   };
   monitor->SetSources(io.get(), cache.get(), streamed.get());
-  return {};
 }
 
 Status Engine::Parts::MakeTrace(const std::string& path) {
@@ -446,6 +451,18 @@ Result<std::unique_ptr<QwenDrafter>> Engine::NewQwenDrafter(std::shared_ptr<cons
 std::optional<DraftKind> Engine::draft_kind() const {
   if (parts_->draft_model == nullptr) return std::nullopt;
   return parts_->draft_model->kind();
+}
+
+// One after the other, so that there is never memory for two.
+Status Engine::ForgetExperts() {
+  Parts& p = *parts_;
+  p.monitor->SetSources(p.io.get(), nullptr);
+  Activations activations = std::move(p.model->a);
+  p.model.reset();
+  p.cache.reset();
+  DFIN_TRY_VOID(p.MakeCache());
+  p.MakeModel(std::move(activations));
+  return {};
 }
 
 uint64_t Engine::payload_bytes() const {

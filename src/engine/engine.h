@@ -157,6 +157,11 @@ class Engine {
   // See DraftModel::NewQwen.
   Result<std::unique_ptr<QwenDrafter>> NewQwenDrafter(std::shared_ptr<const TokenBridge> bridge, int64_t most);
 
+  // The expert cache is empty and has learned nothing, as after Create(), and so is what looks ahead; their counters
+  // begin again. For benchmarks: what is measured next does not depend on what was before. Sessions stay as they are.
+  // kOutOfMemory: the engine cannot be used any more.
+  Status ForgetExperts();
+
   // Payload of weights read so far, asked for or not: counters() of what a step costs, without their price.
   uint64_t payload_bytes() const;
 

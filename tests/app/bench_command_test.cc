@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -46,7 +47,8 @@ TEST(BenchKernels, ReportsEveryKernelAgainstALimitOfTheSameRun) {
                   result["rows"].get<double>() * value / one[result["kernel"].get<std::string>()], 1e-6);
     }
   }
-  EXPECT_EQ(kernels, (std::set<std::string>{"bf12_o_proj", "bf12_q_proj", "bf16_o_proj", "bf16_q_proj", "mxfp4_expert"}));
+  EXPECT_EQ(kernels,
+            (std::set<std::string>{"bf12_o_proj", "bf12_q_proj", "bf16_o_proj", "bf16_q_proj", "mxfp4_expert"}));
 }
 
 TEST(BenchKernels, RefusesWhatItDoesNotKnow) {
@@ -59,11 +61,15 @@ TEST(BenchKernels, RefusesWhatItDoesNotKnow) {
 
 TEST(BenchDraft, ReportsEveryKindOfTextPlainlyAndWithEveryNumberOfDrafts) {
   test::ProcessOptions options;
-  options.arguments = {"bench", "draft", "--model", test::RepoPath("models/k3-nano"), "--json",
-                       "--new", "12", "--drafts", "1,3", "--no-state", "--quiet"};
+  options.arguments = {"bench",  "draft",      "--model", test::RepoPath("models/k3-nano"),
+                       "--json", "--new",      "12",      "--drafts",
+                       "1,3",    "--no-state", "--quiet", "--expert-cache",
+                       "1MiB",   "--prefetch", "off"};
   const auto r = test::RunProcess(DELTAFIN_PROGRAM, options);
   ASSERT_EQ(r.exit_code, 0) << r.err;
   const Json report = Json::parse(r.out);
+  double plain_bytes = 0;
+  int undrafted = 0;
   std::map<std::string, std::set<std::string>> seen;
   for (const Json& result : report["results"]) {
     const std::string drafter = result["drafter"], drafts = result["drafts"];
@@ -74,13 +80,34 @@ TEST(BenchDraft, ReportsEveryKindOfTextPlainlyAndWithEveryNumberOfDrafts) {
     EXPECT_LE(result["acceptance"].get<double>(), 1);
     EXPECT_GT(result["seconds_per_token"].get<double>(), 0);
     EXPECT_GE(result["payload_bytes_per_token"].get<double>(), 0);
+    EXPECT_NEAR(result["speed_up"].get<double>(),
+                result["tokens_per_step"].get<double>() / result["break_even"].get<double>(), 1e-9);
+    // A step reads each expert that its rows want once, unless the cache holds it.
+    const Json& experts = result["experts"];
+    EXPECT_EQ(experts["bytes_demand"].get<uint64_t>(),
+              (experts["wanted"].get<uint64_t>() - experts["held"].get<uint64_t>()) *
+                  experts["record_bytes"].get<uint64_t>());
+    EXPECT_EQ(experts["bytes_prefetch_useful"].get<uint64_t>() + experts["bytes_prefetch_wasted"].get<uint64_t>(), 0u);
+    if (drafter == "off") plain_bytes = result["payload_bytes_per_token"].get<double>();
+    uint64_t plain_steps = 0;
+    for (const Json& steps : result["break_evens"]) {
+      const double rows = steps["rows"].get<double>();
+      EXPECT_NEAR(steps["break_even_at_k3_costs"].get<double>(), std::pow(rows, 0.69), 1e-9);
+      if (rows == 1) plain_steps = steps["steps"].get<uint64_t>();
+    }
+    // Every case begins with the same cache: where nothing was drafted, nothing else was read than without drafts.
+    if (plain_steps == result["tokens"].get<uint64_t>()) {
+      EXPECT_EQ(result["payload_bytes_per_token"].get<double>(), plain_bytes) << drafter << " " << drafts;
+      ++undrafted;
+    }
     if (drafter == "off") {
       EXPECT_EQ(result["tokens_per_step"].get<double>(), 1);
       EXPECT_EQ(result["speed_up"].get<double>(), 1);
       EXPECT_EQ(result["speed_up_at_usual_costs"].get<double>(), 1);
     }
   }
-  const std::set<std::string> all = {"off 0", "ngram 1", "ngram 3", "auto auto"};
+  EXPECT_GT(undrafted, 4) << "besides the four without drafts";
+  const std::set<std::string> all = {"off 0", "ngram 1", "ngram 3", "ngram auto", "auto auto"};
   EXPECT_EQ(seen, (std::map<std::string, std::set<std::string>>{
                       {"grounded", all}, {"code", all}, {"chat", all}, {"random", all}}));
 }

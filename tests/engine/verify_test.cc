@@ -132,6 +132,23 @@ TEST(VerifyReads, AStepReadsTheUnionOfItsRowsExperts) {
   }
 }
 
+// What a measurement begins with does not depend on the ones before it.
+TEST(VerifyReads, ForgottenExpertsAreReadAgainAsTheFirstTime) {
+  test::OpenedEngine engine({.model = test::NanoFolder(), .expert_cache = 1u << 20, .prefetch = false});
+  ASSERT_TRUE(engine.ok()) << engine.error().message();
+  const auto read = [&](const std::vector<TokenId>& tokens) {
+    const uint64_t before = engine->payload_bytes();
+    Result<Session> session = engine->NewSession();
+    EXPECT_TRUE(test::AllLogits(*engine, *session, tokens, {1}));
+    return engine->payload_bytes() - before;
+  };
+  const uint64_t first = read(kPrompt);
+  EXPECT_NE(read(kPrompt), first) << "the cache holds and knows some";
+  (void)read(kNext);
+  ASSERT_TRUE(engine->ForgetExperts());
+  EXPECT_EQ(read(kPrompt), first);
+}
+
 // One engine, many steps of any width of which any part is accepted, some of them cancelled in the middle or given up.
 TEST(VerifyRandomly, TenThousandStepsEndInTheStateOfPlainDecoding) {
   test::OpenedEngine engine({.model = test::MicroFolder(), .context = 512});
