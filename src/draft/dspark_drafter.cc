@@ -16,7 +16,7 @@ int64_t CacheRows(const DsparkOptions& options, int64_t block_rows) {
   return CeilDiv(options.context + block_rows, kMlaGrid) * kMlaGrid;
 }
 
-bool AllFinite(const Rows& rows) {
+bool AllFinite(const ConstRows& rows) {
   for (int64_t r = 0; r < rows.rows; ++r)
     for (int64_t i = 0; i < rows.width; ++i)
       if (!std::isfinite(rows.row(r)[i])) return false;
@@ -160,21 +160,32 @@ void DsparkDrafter::OnTokens(std::span<const TokenId> session_tokens, int64_t ro
   const auto before = session_tokens.first(session_tokens.size() - static_cast<size_t>(rows));
   const auto same = std::mismatch(tokens_.begin(), tokens_.end(), before.begin(), before.end()).first;
   tokens_.erase(same, tokens_.end());
-  if (before.empty()) dropped_ = false;
+  if (before.empty()) dropped_ = broken_ = false;
   if (tokens_.size() != before.size()) return;  // begins later than the session: of no use until it begins anew
   if (static_cast<int64_t>(session_tokens.size()) > options_.context) {
     tokens_.clear();
     dropped_ = true;
   }
   if (dropped_) return;
-  for (int64_t at = 0; at < rows; at += kAppendRows)
-    Append(at, std::min(kAppendRows, rows - at), static_cast<int64_t>(before.size()) + at);
+  for (int64_t at = 0; at < rows; at += kAppendRows) {
+    if (Append(at, std::min(kAppendRows, rows - at), static_cast<int64_t>(before.size()) + at)) continue;
+    (void)Broken();  // Propose() says so
+    return;
+  }
   tokens_.insert(tokens_.end(), session_tokens.begin() + static_cast<std::ptrdiff_t>(before.size()),
                  session_tokens.end());
 }
 
+// Nothing of the context is trusted any more.
+Failure DsparkDrafter::Broken() {
+  tokens_.clear();
+  dropped_ = broken_ = true;
+  return Fail(ErrorCode::kCorrupt,
+              "dspark: a number is none: the weights are damaged, or the model's rows are: expected finite ones");
+}
+
 // A.6.
-void DsparkDrafter::Append(int64_t first_row, int64_t rows, int64_t first_position) {
+bool DsparkDrafter::Append(int64_t first_row, int64_t rows, int64_t first_position) {
   const Rows taps = context_taps_.Slice(0, rows), h = context_h_.Slice(0, rows), z = context_z_.Slice(0, rows);
   const uint16_t* from = taps_ + first_row * config_.tap_width();
   for (int64_t i = 0; i < rows * config_.tap_width(); ++i) taps.data[i] = Bf16ToFloat(from[i]);
@@ -183,7 +194,9 @@ void DsparkDrafter::Append(int64_t first_row, int64_t rows, int64_t first_positi
   for (size_t l = 0; l < layers_.size(); ++l) {
     Linear(layers_[l].kv_a, h, z);
     KeepLatents(layers_[l], z, first_position, cache_[l]);
+    if (!AllFinite(cache_[l].Slice(first_position, rows))) return false;
   }
+  return true;
 }
 
 void DsparkDrafter::KeepLatents(const LayerWeights& w, const ConstRows& z, int64_t first_position, const Rows& cache) {
@@ -291,11 +304,11 @@ Result<Proposal> DsparkDrafter::PickTokens(TokenId anchor, std::span<TokenId> ou
     for (int64_t i = 0; i < config_.markov_rank; ++i) e_.data[i] = Bf16ToFloat(embedding[i]);
     Linear(markov_w2_, e_, bias_);
     backend_.Add({.x = bias_, .out = logits.Slice(k, 1)});
-    if (!AllFinite(logits.Slice(k, 1)))
-      return Fail(ErrorCode::kCorrupt, "dspark: a logit is not a number: the weights are damaged");
+    const float belief = Confidence(h_.row(k), e_.data);
+    if (!AllFinite(logits.Slice(k, 1)) || !std::isfinite(belief)) return Broken();
     before = Likeliest(logits.row(k));
     out[static_cast<size_t>(k)] = before;
-    proposal.belief[static_cast<size_t>(k)] = Confidence(h_.row(k), e_.data);
+    proposal.belief[static_cast<size_t>(k)] = belief;
   }
   proposal.count = count;
   return proposal;
@@ -303,6 +316,7 @@ Result<Proposal> DsparkDrafter::PickTokens(TokenId anchor, std::span<TokenId> ou
 
 Result<Proposal> DsparkDrafter::Propose(std::span<const TokenId> history, std::span<TokenId> out) {
   if (history.empty() || out.empty()) return Proposal{};
+  if (broken_) return Broken();
   const auto context = history.first(history.size() - 1);
   if (tokens_.size() != context.size() || !std::equal(tokens_.begin(), tokens_.end(), context.begin()))
     return Proposal{};

@@ -6,7 +6,8 @@
 // the other with a correction from the token before (Markov head). Rows of the block are scratch: a proposal changes
 // nothing, so nothing has to be taken back. The context follows the session by its tokens: when the session went back
 // to a prefix it is cut, and when it does not reach back to the session's beginning nothing is proposed (the model is
-// not run again for it). Beyond `context` tokens it is dropped for good: acceptance falls on long texts.
+// not run again for it). Beyond `context` tokens it is dropped for good: acceptance falls on long texts. So it is after
+// a number that is none, until the session begins anew.
 //
 // Numbers as the checkpoints were trained: BF16 weights, float32 sums, the output of each operator rounded to BF16.
 // Formulas: specification of drafting, parts A.4 to A.8. Memory is taken in Create(). Thread rule: engine thread only.
@@ -81,10 +82,12 @@ class DsparkDrafter final : public Drafter, public SessionObserver {
   DsparkDrafter(const DsparkWeights& weights, Backend& backend, DsparkTarget& target, const DsparkOptions& options,
                 int64_t block_rows);
   uint64_t Layout(std::byte* base);
-  void Append(int64_t first_row, int64_t rows, int64_t first_position);
+  // False: a latent is not a number.
+  bool Append(int64_t first_row, int64_t rows, int64_t first_position);
   void KeepLatents(const LayerWeights& w, const ConstRows& z, int64_t first_position, const Rows& cache);
   void Attend(const LayerWeights& w, const Rows& cache, int64_t length);
   void RunBlock(int64_t length);
+  Failure Broken();
   Result<Proposal> PickTokens(TokenId anchor, std::span<TokenId> out);
   TokenId Likeliest(const float* logits) const;
   float Confidence(const float* h, const float* e) const;
@@ -113,7 +116,8 @@ class DsparkDrafter final : public Drafter, public SessionObserver {
   Rows gate_, up_;                             // [block, intermediate]
   Rows logits_, bias_, e_;                     // [block, vocab], [1, vocab], [1, rank]
   std::vector<TokenId> tokens_;                // of the context
-  bool dropped_ = false;                       // beyond the limit
+  bool dropped_ = false;                       // beyond the limit, or broken
+  bool broken_ = false;                        // a number was none
 };
 
 }  // namespace deltafin

@@ -20,8 +20,9 @@ constexpr float kTolerance = 0.05f, kLogitTolerance = 0.07f;
 // A drafter over the example, on one backend.
 class Example {
  public:
-  explicit Example(const char* device = "reference", int64_t context = 200) {
-    test::WriteSmallDspark(folder_.path(), test::SmallConfig(), test::SmallTensors());
+  explicit Example(const char* device = "reference", int64_t context = 200,
+                   const std::vector<test::SmallTensor>& tensors = test::SmallTensors()) {
+    test::WriteSmallDspark(folder_.path(), test::SmallConfig(), tensors);
     weights_ = std::move(*DsparkWeights::Open(folder_.path(), test::SmallTarget()));
     DFIN_CHECK(weights_.Load({}).has_value(), "the example can be read");
     const BackendOptions options{.device = device, .isa = "auto", .threads = 2};
@@ -264,6 +265,40 @@ TEST(Faults, OfTheTargetAndNumbersThatAreNoneAreErrors) {
   const Result<Proposal> broken = e.drafter->Propose(history, out);
   ASSERT_FALSE(broken);
   EXPECT_EQ(broken.error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(e.drafter->length(), 0) << "nothing of it is trusted any more";
+}
+
+// One row that is none would be in every later proposal of the conversation.
+TEST(Faults, ARowOfTheModelThatIsNoneDropsTheContextUntilTheSessionBeginsAnew) {
+  Example e("cpu");
+  const std::vector<float> good = RandomTaps(8);
+  std::vector<float> taps = good;
+  taps[5 * 32 + 3] = NAN;
+  std::vector<TokenId> session, out(4);
+  e.Pass(session, {1, 2, 3, 4}, taps.data());
+  e.Pass(session, {5, 6, 7}, taps.data() + 4 * 32);
+  EXPECT_EQ(e.drafter->length(), 0);
+  for (int asked = 0; asked < 2; ++asked) {
+    std::vector<TokenId> history = session;
+    history.push_back(9);
+    const Result<Proposal> broken = e.drafter->Propose(history, out);
+    ASSERT_FALSE(broken);
+    EXPECT_EQ(broken.error().code(), ErrorCode::kCorrupt);
+    e.Pass(session, {8}, good.data());
+  }
+  session.clear();
+  e.Pass(session, {1, 2}, good.data());
+  EXPECT_EQ(Proposed(e, session), 4);
+}
+
+TEST(Faults, AConfidenceThatIsNoneIsAnError) {
+  std::vector<test::SmallTensor> tensors = test::SmallTensors();
+  ASSERT_EQ(tensors[0].name, "confidence_head.proj.bias");
+  tensors[0].values[0] = FloatToBf16(NAN);
+  Example e("cpu", 200, tensors);
+  std::vector<TokenId> session, out(4);
+  e.Pass(session, {1, 2}, RandomTaps(2).data());
+  EXPECT_FALSE(e.drafter->Propose(std::vector<TokenId>{1, 2, 9}, out));
 }
 
 }  // namespace
