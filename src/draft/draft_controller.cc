@@ -156,7 +156,7 @@ void DraftController::Record(const DraftedStep& step, std::span<const TokenId> t
   refused_for_balance_ = false;
 }
 
-void DraftController::BeginRequest() {
+void DraftController::ForgetWatched() {
   for (Known& known : known_) known.watched.count = 0;
   asked_seconds_ = 0;
   refused_for_balance_ = false;

@@ -70,10 +70,14 @@ class DraftController {
   void Watch(int32_t d, const Proposal& proposal, std::span<const TokenId> tokens);
   // The step was made with the proposal that was chosen last for step.drafter. `tokens`: those emitted.
   void Record(const DraftedStep& step, std::span<const TokenId> tokens);
-  // What follows are other tokens than those watched for.
-  void BeginRequest();
+  // What follows are other tokens than those watched for: another request's, or some were not recorded.
+  void ForgetWatched();
 
   DraftState state() const { return state_; }
+  // How often proposals of drafter `d` on evidence of this kind came true, checked ones and watched ones.
+  const DraftRecord& record(int32_t d, int32_t kind) const {
+    return known_[static_cast<size_t>(d)].records[static_cast<size_t>(kind)];
+  }
   double balance() const { return balance_; }  // plain steps that drafts may still lose
   const StepCosts& costs() const { return costs_; }
 

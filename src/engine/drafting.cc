@@ -93,7 +93,7 @@ void Drafting::BeginRequest(Session& session, std::span<const TokenId> stop_toke
   DraftReport fresh;
   for (const auto& drafter : drafters_) fresh.drafters.push_back({.name = std::string(drafter->name()), .failure = ""});
   report_ = std::move(fresh);
-  controller_.BeginRequest();
+  controller_.ForgetWatched();
 }
 
 Status Drafting::CheckProposal(const Proposal& proposal, int64_t most) const {
@@ -101,6 +101,9 @@ Status Drafting::CheckProposal(const Proposal& proposal, int64_t most) const {
     return Fail(ErrorCode::kInternal, "proposal: expected at most ", most, " tokens, got ", proposal.count);
   if (proposal.kind < 0 || proposal.kind >= kDraftKinds)
     return Fail(ErrorCode::kInternal, "proposal: expected a kind below ", kDraftKinds, ", got ", proposal.kind);
+  for (const float belief : proposal.belief)
+    if (!(belief >= 0 && belief <= 1))
+      return Fail(ErrorCode::kInternal, "proposal: expected beliefs from 0 to 1, got ", belief);
   for (size_t j = 0; j < static_cast<size_t>(proposal.count); ++j)
     if (proposed_[j] < 0 || proposed_[j] >= engine_.spec().vocab_size)
       return Fail(ErrorCode::kInternal, "proposal: expected token ids from 0 to ", engine_.spec().vocab_size - 1,
@@ -186,7 +189,10 @@ Status Drafting::ComputeRows(Session& session, CancelToken cancel, Plan* plan, D
 
 Result<bool> Drafting::Step(Session& session, TokenId* pending, int64_t most_new, CancelToken cancel,
                             const NextToken& next) {
-  if (history_.size() != session.tokens().size()) history_.assign(session.tokens().begin(), session.tokens().end());
+  if (history_.size() != session.tokens().size()) {  // a new request, or other steps came in between
+    history_.assign(session.tokens().begin(), session.tokens().end());
+    controller_.ForgetWatched();
+  }
   history_.push_back(*pending);
   rows_[0] = *pending;
   const int64_t room = session.capacity() - session.length();

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <random>
 #include <set>
@@ -71,9 +72,9 @@ Outcome Decode(test::OpenedEngine& engine, const Wanted& wanted, Drafting* draft
 }
 
 std::unique_ptr<Drafting> WithDrafter(Engine& engine, MadeDrafter::Make make, int64_t most = kMostDrafts,
-                                      bool always = true) {
+                                      bool always = true, float belief = 0.9f) {
   std::vector<std::unique_ptr<Drafter>> drafters;
-  drafters.push_back(std::make_unique<MadeDrafter>(std::move(make)));
+  drafters.push_back(std::make_unique<MadeDrafter>(std::move(make), belief));
   return std::move(
       *Drafting::Create(engine, std::move(drafters), {.rows = most + 1, .limits = {.most = most, .always = always}}));
 }
@@ -263,6 +264,38 @@ INSTANTIATE_TEST_SUITE_P(
                           [](std::span<const TokenId>, std::span<TokenId>) -> Result<int64_t> { return -2; },
                           "got -2"}),
     [](const testing::TestParamInfo<Fault>& info) { return info.param.name; });
+
+TEST(FaultyBelief, OneThatIsNoNumberLeavesTheDrafterOut) {
+  test::OpenedEngine engine({.model = test::MicroFolder()});
+  const Outcome plain = Decode(engine, {}, nullptr);
+  const auto right = Oracle(WholeText(plain));
+  for (const float belief : {std::numeric_limits<float>::quiet_NaN(), -0.5f, 2.0f}) {
+    const Outcome drafted = Decode(engine, {}, WithDrafter(*engine, right, 7, false, belief).get());
+    ExpectSame(drafted, plain);
+    EXPECT_NE(drafted.drafts->drafters[0].failure.find("beliefs"), std::string::npos) << belief;
+  }
+}
+
+// Tokens that came in steps of others are not those that a proposal was watched for.
+TEST(Watching, AProposalIsNotComparedWithTokensBehindAGap) {
+  test::OpenedEngine engine({.model = test::MicroFolder()});
+  const std::vector<TokenId> text = WholeText(Decode(engine, {}, nullptr));
+  const auto drafting = WithDrafter(*engine, Oracle(text), kMostDrafts, /*always=*/false, /*belief=*/0);
+  Result<Session> session = engine->NewSession();
+  drafting->BeginRequest(*session, {});
+  ASSERT_TRUE(test::AllLogits(*engine, *session, kPrompt, {100}));
+  TokenId pending = text[kPrompt.size()];
+  const auto next = [&](const Drafting::SampledRow&, TokenId* token) -> Result<bool> {
+    *token = text[session->tokens().size()];
+    return true;
+  };
+  while (session->tokens().size() + 4 < text.size()) {
+    for (int alone = 0; alone < 2; ++alone) ASSERT_TRUE(drafting->Step(*session, &pending, kNew, {}, next));
+    ASSERT_TRUE(engine->Feed(*session, {&pending, 1}, {}, {}));
+    pending = text[session->tokens().size()];
+  }
+  EXPECT_EQ(drafting->controller().record(0, 0).proposals(), 0) << "two tokens are less than a whole proposal";
+}
 
 TEST(DraftedCancellation, BetweenProposalAndCommitLeavesWhatPlainDecodingHasThere) {
   test::OpenedEngine engine({.model = test::MicroFolder()});
