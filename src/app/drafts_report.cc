@@ -37,8 +37,10 @@ Json DraftFigures(const DraftReport& report) {
   }
   out["drafters"] = Json::array();
   for (const DraftReport::OfDrafter& d : report.drafters) {
-    Json figures = {{"name", d.name},       {"proposals", d.proposals}, {"drafted", d.tried()},  {"right", d.right()},
-                    {"seconds", d.seconds}, {"tried_at", d.tried_at},   {"right_at", d.right_at}};
+    Json figures = {{"name", d.name},         {"proposals", d.proposals}, {"drafted", d.tried()},
+                    {"right", d.right()},     {"seconds", d.seconds},     {"seconds_observing", d.seconds_observing},
+                    {"tried_at", d.tried_at}, {"right_at", d.right_at}};
+    if (!d.silence.empty()) figures["silence"] = d.silence;
     if (!d.failure.empty()) figures["failure"] = d.failure;
     out["drafters"].push_back(std::move(figures));
   }
@@ -49,6 +51,8 @@ std::string DraftText(const DraftReport& report) {
   std::string text;
   for (const DraftReport::OfDrafter& d : report.drafters) {
     if (d.tried() > 0) text += Cat(text.empty() ? "" : ", ", d.right(), " of ", d.tried(), " from ", d.name, " right");
+    if (!d.silence.empty() && d.failure.empty())
+      text += Cat(text.empty() ? "" : ", ", d.name, " was silent (", d.silence, ")");
     if (!d.failure.empty()) text += Cat(text.empty() ? "" : ", ", d.name, " was left out (", d.failure, ")");
   }
   if (!report.given_up.empty())

@@ -150,7 +150,7 @@ void RunEvents::AddStats(const Json& event) {
   for (const Json& drafter : ListOf(Member(event, "drafts"), "drafters")) {
     run_.drafted += CountOf(drafter, "drafted");
     run_.drafted_right += CountOf(drafter, "right");
-    drafting += NumberOf(drafter, "seconds");
+    drafting += NumberOf(drafter, "seconds") + NumberOf(drafter, "seconds_observing");
   }
   run_.time = {{"waiting for experts", wait_prompt_, wait_decoding_},
                {"waiting for dense weights", dense_prompt_, dense_decoding_},

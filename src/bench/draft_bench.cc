@@ -102,7 +102,7 @@ class DraftBench {
 
 double DraftBenchRow::seconds_drafting() const {
   double sum = 0;
-  for (const DraftReport::OfDrafter& d : report.drafters) sum += d.seconds;
+  for (const DraftReport::OfDrafter& d : report.drafters) sum += d.seconds + d.seconds_observing;
   return sum;
 }
 

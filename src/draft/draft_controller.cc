@@ -92,6 +92,20 @@ void DraftController::Watch(int32_t d, const Proposal& proposal, std::span<const
   std::copy_n(tokens.begin(), proposal.count, known.watched_tokens.begin());
 }
 
+void DraftController::Observed(int32_t d, double seconds, int64_t tokens) {
+  if (tokens <= 0) return;
+  double& usual = known_[static_cast<size_t>(d)].observing;
+  const double a_token = seconds / static_cast<double>(tokens);
+  usual += (a_token - usual) * (usual > 0 ? kUsualWeight : 1);
+  asked_seconds_ += seconds;
+}
+
+// Nothing is drafted while the account is overdrawn, and it never recovers where looking costs more than its share.
+bool DraftController::MayObserve(int32_t d) const {
+  if (limits_.always || !costs_.known() || balance_ > 0) return true;
+  return known_[static_cast<size_t>(d)].observing <= kShare * costs_.plain_seconds();
+}
+
 void DraftController::Compare(Known& known, std::span<const TokenId> tokens) {
   for (const TokenId token : tokens) {
     if (known.watched.count == 0) return;

@@ -7,8 +7,10 @@
 // noticed without paying for it. An account bounds the damage where estimates are wrong: drafting over n tokens never
 // loses more than kFirstBalance + kShare * n plain steps, and beyond that one step: what it cost more than was known,
 // and a trusted drafter's kTrust, as far as all of it together stays within kMostShare * n; and in kForgiveEvery tokens
-// what one stalled step took too long. So the first 48 tokens lose 3 % at most where steps cost what was expected.
-// Learned figures outlive a request. No time, no randomness, no memory taken after construction. Thread-compatible.
+// what one stalled step took too long. What a drafter spends on looking at the model's rows is on the account too; once
+// it is overdrawn and would never recover from that, the drafter should stop looking. So the first 48 tokens lose 3 %
+// at most where steps cost what was expected. Learned figures outlive a request. No time, no randomness, no memory
+// taken after construction. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -40,7 +42,7 @@ struct DraftedStep {
   int64_t rows = 1;
   int64_t tried = 0;  // drafts that were compared: fewer than rows - 1 where the answer ended before
   int64_t right = 0;
-  double seconds = 0;  // without proposing
+  double seconds = 0;  // without proposing and observing
 };
 
 class DraftController {
@@ -68,6 +70,10 @@ class DraftController {
   DraftChoice Choose(int32_t d, const Proposal& proposal, double seconds);
   // A proposal that is not checked is compared with the tokens that come.
   void Watch(int32_t d, const Proposal& proposal, std::span<const TokenId> tokens);
+  // Beside the step that brought `tokens` tokens, drafter `d` took `seconds` to look at its rows. Before Record().
+  void Observed(int32_t d, double seconds, int64_t tokens);
+  // Whether it should go on.
+  bool MayObserve(int32_t d) const;
   // The step was made with the proposal that was chosen last for step.drafter. `tokens`: those emitted.
   void Record(const DraftedStep& step, std::span<const TokenId> tokens);
   // What follows are other tokens than those watched for: another request's, or some were not recorded.
@@ -88,6 +94,7 @@ class DraftController {
     Proposal last;                                 // the one that was chosen from
     Proposal usual;                                // mean belief, of the usual kind
     double seconds = 0;                            // of a proposal
+    double observing = 0;                          // seconds a token
     bool asked = false;
     int64_t probe_every = kFirstProbe, since_probe = kFirstProbe;
     // Watched: the tokens of a proposal and how far they came true.

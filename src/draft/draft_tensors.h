@@ -48,7 +48,8 @@ class DraftTensors {
   AlignedBuffer memory_;
 };
 
-// The folder's model.safetensors, or all of model-00001-of-0000N.safetensors and so on. kNotFound names what is missing.
+// The folder's model.safetensors, or all of model-00001-of-0000N.safetensors and so on. kNotFound names what is
+// missing.
 Result<std::vector<std::string>> FindDraftFiles(const std::string& folder);
 // A config.json: at most 1 MiB.
 Result<std::string> ReadDraftConfig(const std::string& path);

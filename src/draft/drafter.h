@@ -13,6 +13,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "draft/session_observer.h"
 
 namespace deltafin {
 
@@ -40,6 +41,10 @@ class Drafter {
   virtual int64_t most() const = 0;
   // Writes up to out.size() tokens. A longer `out` never changes the first of them.
   virtual Result<Proposal> Propose(std::span<const TokenId> history, std::span<TokenId> out) = 0;
+  // How it sees what passes over the session compute; null: it needs no more than the history.
+  virtual SessionObserver* observer() { return nullptr; }
+  // Why a proposal was empty where that concerns the whole conversation; "": there was just nothing to say.
+  virtual std::string_view silence() const { return {}; }
   // What token j of the last proposal was drawn from, [vocabulary], when it was drawn at random; empty: it was not.
   // Valid until the next proposal.
   virtual std::span<const float> Distribution(int64_t) const { return {}; }

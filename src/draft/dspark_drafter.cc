@@ -156,7 +156,7 @@ void DsparkDrafter::OnLayer(int32_t layer, const ConstRows& sum) {
   }
 }
 
-void DsparkDrafter::OnTokens(std::span<const TokenId> session_tokens, int64_t rows) {
+void DsparkDrafter::OnTokens(std::span<const TokenId> session_tokens, int64_t rows, CancelToken cancel) {
   const auto before = session_tokens.first(session_tokens.size() - static_cast<size_t>(rows));
   const auto same = std::mismatch(tokens_.begin(), tokens_.end(), before.begin(), before.end()).first;
   tokens_.erase(same, tokens_.end());
@@ -167,13 +167,20 @@ void DsparkDrafter::OnTokens(std::span<const TokenId> session_tokens, int64_t ro
     dropped_ = true;
   }
   if (dropped_) return;
-  for (int64_t at = 0; at < rows; at += kAppendRows) {
-    if (Append(at, std::min(kAppendRows, rows - at), static_cast<int64_t>(before.size()) + at)) continue;
-    (void)Broken();  // Propose() says so
-    return;
+  for (int64_t at = 0; at < rows && !cancel.cancelled(); at += kAppendRows) {
+    const int64_t count = std::min(kAppendRows, rows - at);
+    if (!Append(at, count, length())) {
+      (void)Broken();  // Propose() says so
+      return;
+    }
+    const std::span<const TokenId> appended = session_tokens.subspan(tokens_.size(), static_cast<size_t>(count));
+    tokens_.insert(tokens_.end(), appended.begin(), appended.end());
   }
-  tokens_.insert(tokens_.end(), session_tokens.begin() + static_cast<std::ptrdiff_t>(before.size()),
-                 session_tokens.end());
+}
+
+std::string_view DsparkDrafter::silence() const {
+  if (broken_) return "a number was none";
+  return dropped_ ? "the conversation is too long for it" : "it did not see the conversation from its beginning on";
 }
 
 // Nothing of the context is trusted any more.

@@ -63,9 +63,11 @@ class DsparkDrafter final : public Drafter, public SessionObserver {
   bool costs_nothing() const override { return false; }
   int64_t most() const override { return block_rows_; }
   Result<Proposal> Propose(std::span<const TokenId> history, std::span<TokenId> out) override;
+  SessionObserver* observer() override { return this; }
+  std::string_view silence() const override;
 
   void OnLayer(int32_t layer, const ConstRows& sum) override;
-  void OnTokens(std::span<const TokenId> session_tokens, int64_t rows) override;
+  void OnTokens(std::span<const TokenId> session_tokens, int64_t rows, CancelToken cancel) override;
 
   // Tokens of the context.
   int64_t length() const { return static_cast<int64_t>(tokens_.size()); }

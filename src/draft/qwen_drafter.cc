@@ -13,7 +13,7 @@ constexpr int64_t kAlwaysSaid = 2;  // tokens: so few are checked whether it is 
 constexpr int64_t kMoreOwn = 2, kLeastOwn = 3;
 // Ids at the end of a text that may become others when it goes on.
 constexpr size_t kUnsettled = 4;
-// Ids that one proposal reads at most before it says nothing.
+// Ids that are read at once: one proposal reads no more before it says nothing, a prompt is given up between them.
 constexpr int64_t kReadAtOnce = 256;
 
 struct Likeliest {
@@ -115,12 +115,14 @@ Result<Proposal> QwenDrafter::Propose(std::span<const TokenId> history, std::spa
   return proposal;
 }
 
-void QwenDrafter::OnTokens(std::span<const TokenId> session_tokens, int64_t rows) {
+// In parts: a chunk of a prompt may be thousands of ids.
+void QwenDrafter::OnTokens(std::span<const TokenId> session_tokens, int64_t rows, CancelToken cancel) {
   if (rows <= kMostDrafts + 1) return;  // of an answer: Propose reads them
   std::optional<std::vector<TokenId>> own = bridge_->ToDrafter(session_tokens);
   if (!own || own->size() <= kUnsettled || static_cast<int64_t>(own->size()) + kMostOwn > model_->capacity()) return;
   own->resize(own->size() - kUnsettled);
-  (void)Read(*own, static_cast<int64_t>(own->size()));
+  while (!cancel.cancelled() && !Read(*own, kReadAtOnce)) {
+  }
 }
 
 }  // namespace deltafin

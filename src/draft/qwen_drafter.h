@@ -38,9 +38,10 @@ class QwenDrafter final : public Drafter, public SessionObserver {
   bool costs_nothing() const override { return false; }
   int64_t most() const override { return most_; }
   Result<Proposal> Propose(std::span<const TokenId> history, std::span<TokenId> out) override;
+  SessionObserver* observer() override { return this; }
 
   void OnLayer(int32_t, const ConstRows&) override {}
-  void OnTokens(std::span<const TokenId> session_tokens, int64_t rows) override;
+  void OnTokens(std::span<const TokenId> session_tokens, int64_t rows, CancelToken cancel) override;
 
  private:
   // What the small model says: ids of its own, how sure it was of each, and whether its text ended.

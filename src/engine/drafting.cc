@@ -15,11 +15,13 @@ uint64_t DraftReport::OfDrafter::tried() const {
 void DraftReport::OfDrafter::Add(const OfDrafter& more) {
   proposals += more.proposals;
   seconds += more.seconds;
+  seconds_observing += more.seconds_observing;
   for (size_t j = 0; j < tried_at.size(); ++j) {
     tried_at[j] += more.tried_at[j];
     right_at[j] += more.right_at[j];
   }
   if (failure.empty()) failure = more.failure;
+  if (silence.empty()) silence = more.silence;
 }
 
 uint64_t DraftReport::OfDrafter::right() const {
@@ -52,7 +54,7 @@ Result<std::unique_ptr<Drafting>> Drafting::ForPlan(Engine& engine, DraftingSetu
   const MemoryPlan& plan = engine.plan();
   if (plan.draft_rows == 0) return std::unique_ptr<Drafting>();
   setup.limits.most = std::min(setup.limits.most, plan.draft_rows - 1);
-  DraftingOptions options{.rows = plan.draft_rows, .limits = setup.limits};
+  const DraftingOptions options{.rows = plan.draft_rows, .limits = setup.limits};
   std::vector<std::unique_ptr<Drafter>> drafters;
   if (setup.ngram) {
     DFIN_TRY(auto ngram, NgramDrafter::Create({plan.context + 1, std::move(setup.stop_tokens), setup.first_special}));
@@ -61,12 +63,10 @@ Result<std::unique_ptr<Drafting>> Drafting::ForPlan(Engine& engine, DraftingSetu
   const std::optional<DraftKind> kind = setup.draft_model ? engine.draft_kind() : std::nullopt;
   if (kind == DraftKind::kQwen && setup.bridge != nullptr) {
     DFIN_TRY(auto qwen, engine.NewQwenDrafter(std::move(setup.bridge), setup.limits.most));
-    options.observer = qwen.get();
     drafters.push_back(std::move(qwen));
   }
   if (kind == DraftKind::kDspark) {
     DFIN_TRY(auto dspark, engine.NewDsparkDrafter(setup.usable_vocab));
-    options.observer = dspark.get();
     drafters.push_back(std::move(dspark));
   }
   return Create(engine, std::move(drafters), options);
@@ -76,22 +76,40 @@ Drafting::Drafting(Engine& engine, std::vector<std::unique_ptr<Drafter>> drafter
                    KdaReplay replay)
     : engine_(engine),
       drafters_(std::move(drafters)),
-      observer_(options.observer),
       controller_(static_cast<int32_t>(drafters_.size()), options.limits),
       replay_(std::move(replay)),
       most_rows_(options.rows),
       logits_(static_cast<size_t>(options.rows * engine.spec().vocab_size)) {
   history_.reserve(static_cast<size_t>(engine.plan().context + 1));
-  for (const auto& drafter : drafters_)
-    report_.drafters.push_back({.name = std::string(drafter->name()), .failure = ""});
+  for (size_t d = 0; d < drafters_.size(); ++d) {
+    report_.drafters.push_back({.name = std::string(drafters_[d]->name()), .failure = "", .silence = ""});
+    SessionObserver* observer = drafters_[d]->observer();
+    if (observer == nullptr) continue;
+    DFIN_CHECK(observer_.inner == nullptr, "one drafter looks at the model's rows");
+    observer_.inner = observer;
+    observer_.drafter = static_cast<int32_t>(d);
+  }
+}
+
+void Drafting::Observer::OnLayer(int32_t layer, const ConstRows& sum) {
+  const int64_t start = clock_.NowNs();
+  inner->OnLayer(layer, sum);
+  seconds_ += SecondsBetween(start, clock_.NowNs());
+}
+
+void Drafting::Observer::OnTokens(std::span<const TokenId> session_tokens, int64_t rows, CancelToken cancel) {
+  const int64_t start = clock_.NowNs();
+  inner->OnTokens(session_tokens, rows, cancel);
+  seconds_ += SecondsBetween(start, clock_.NowNs());
 }
 
 void Drafting::BeginRequest(Session& session, std::span<const TokenId> stop_tokens) {
-  session.SetObserver(observer_);
+  session.SetObserver(observer_.inner == nullptr ? nullptr : &observer_);
   history_.clear();
   stop_tokens_.assign(stop_tokens.begin(), stop_tokens.end());
   DraftReport fresh;
-  for (const auto& drafter : drafters_) fresh.drafters.push_back({.name = std::string(drafter->name()), .failure = ""});
+  for (const auto& drafter : drafters_)
+    fresh.drafters.push_back({.name = std::string(drafter->name()), .failure = "", .silence = ""});
   report_ = std::move(fresh);
   controller_.ForgetWatched();
 }
@@ -134,6 +152,7 @@ Proposal Drafting::Ask(size_t d, int64_t most, double* seconds) {
   }
   CutBehindStop(*made);
   if (made->count > 0) ++report.proposals;
+  if (made->count == 0) report.silence = drafters_[d]->silence();
   return *made;
 }
 
@@ -199,6 +218,7 @@ Result<bool> Drafting::Step(Session& session, TokenId* pending, int64_t most_new
   Plan plan;
   if (report_.given_up.empty()) plan = ChooseDrafts(std::min({most_rows_, most_new, room}) - 1);
   DraftReport::Steps step;
+  (void)observer_.TakeSeconds();  // of the prompt
   DFIN_TRY_VOID(ComputeRows(session, cancel, &plan, &step));
   const int64_t start = clock_.NowNs();
   int64_t right = 0;
@@ -209,6 +229,9 @@ Result<bool> Drafting::Step(Session& session, TokenId* pending, int64_t most_new
   if (!more) return more;
   step.tokens = static_cast<uint64_t>(came_count_);
   step.seconds += SecondsBetween(start, clock_.NowNs());
+  const double observing = observer_.TakeSeconds();
+  step.seconds = std::max(step.seconds - observing, 0.0);
+  AccountObserver(session, observing);
   Account(plan, right, step);
   history_.insert(history_.end(), came_.begin(), came_.begin() + came_count_ - 1);
   *pending = came_[static_cast<size_t>(came_count_ - 1)];
@@ -232,6 +255,15 @@ Result<bool> Drafting::TakeTokens(const Plan& plan, const NextToken& next, int64
     if (drafted) ++*right;
     if (!more || !drafted) return more;
   }
+}
+
+void Drafting::AccountObserver(Session& session, double seconds) {
+  if (observer_.inner == nullptr) return;
+  report_.drafters[static_cast<size_t>(observer_.drafter)].seconds_observing += seconds;
+  controller_.Observed(observer_.drafter, seconds, came_count_);
+  if (controller_.MayObserve(observer_.drafter)) return;
+  session.SetObserver(nullptr);
+  report_.drafters[static_cast<size_t>(observer_.drafter)].silence = "looking at the model's rows cost too much";
 }
 
 void Drafting::Account(const Plan& plan, int64_t right, const DraftReport::Steps& step) {

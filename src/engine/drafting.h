@@ -20,6 +20,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "draft/draft_controller.h"
@@ -40,8 +41,10 @@ struct DraftReport {
     std::string name;
     uint64_t proposals = 0;
     double seconds = 0;                                              // proposing
+    double seconds_observing = 0;                                    // looking at the model's rows, in steps
     std::array<uint64_t, kMostDrafts> tried_at = {}, right_at = {};  // by position
     std::string failure;                                             // why it was not asked any more; "": it was
+    std::string silence;                                             // why it had nothing to say; see Drafter
     uint64_t tried() const;
     uint64_t right() const;
     void Add(const OfDrafter& more);
@@ -57,7 +60,6 @@ struct DraftReport {
 struct DraftingOptions {
   int64_t rows = 0;  // most of a step, at least 2
   DraftLimits limits = {};
-  SessionObserver* observer = nullptr;  // the drafter that looks at the model's rows, if there is one
 };
 
 // With what the engine's plan has room for.
@@ -105,6 +107,20 @@ class Drafting {
     int32_t drafter = -1;
     int64_t drafts = 0;  // in rows_[1], ...
   };
+  // The drafter that looks at the model's rows, its time taken: that is no part of what a step costs.
+  class Observer final : public SessionObserver {
+   public:
+    void OnLayer(int32_t layer, const ConstRows& sum) override;
+    void OnTokens(std::span<const TokenId> session_tokens, int64_t rows, CancelToken cancel) override;
+    double TakeSeconds() { return std::exchange(seconds_, 0); }
+
+    SessionObserver* inner = nullptr;  // null: there is none
+    int32_t drafter = -1;
+
+   private:
+    SteadyClock clock_;
+    double seconds_ = 0;
+  };
 
   Drafting(Engine& engine, std::vector<std::unique_ptr<Drafter>> drafters, const DraftingOptions& options,
            KdaReplay replay);
@@ -120,11 +136,13 @@ class Drafting {
     return {rows_.data(), static_cast<size_t>(plan.drafts + 1)};
   }
   Result<bool> TakeTokens(const Plan& plan, const NextToken& next, int64_t* right);
+  // Tells what observing a step took; who costs more than he may bring stops until the next request.
+  void AccountObserver(Session& session, double seconds);
   void Account(const Plan& plan, int64_t right, const DraftReport::Steps& step);
 
   Engine& engine_;
   std::vector<std::unique_ptr<Drafter>> drafters_;
-  SessionObserver* observer_;
+  Observer observer_;
   DraftController controller_;
   KdaReplay replay_;
   SteadyClock clock_;

@@ -372,7 +372,7 @@ Status Engine::Feed(Session& session, std::span<const TokenId> tokens, const Row
     batch.cancel = cancel;
     DFIN_TRY_VOID(parts_->Pass(batch, session.observer_));
     session.tokens_.insert(session.tokens_.end(), batch.tokens.begin(), batch.tokens.end());
-    if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, rows);
+    if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, rows, cancel);
     if (parts_->trace != nullptr) DFIN_TRY_VOID(parts_->trace->EndStep(rows));
     at += rows;
     if (count > 1) parts_->monitor->SetDone(static_cast<uint64_t>(at));
@@ -431,7 +431,7 @@ Status Engine::Accept(Session& session, KdaReplay& replay, std::span<const Token
     replay.Replay(*parts_->backend, session.state_, rows);
   const std::span<const TokenId> accepted = tokens.first(static_cast<size_t>(rows));
   session.tokens_.insert(session.tokens_.end(), accepted.begin(), accepted.end());
-  if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, rows);
+  if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, rows, {});
   return parts_->backend->Synchronize();
 }
 
@@ -485,7 +485,7 @@ class Engine::PartObservers final : public SessionObserver {
       first += rows;
     }
   }
-  void OnTokens(std::span<const TokenId>, int64_t) override {}
+  void OnTokens(std::span<const TokenId>, int64_t, CancelToken) override {}
 
  private:
   std::span<const StepPart> parts_;
@@ -517,7 +517,7 @@ Status Engine::Step(std::span<const StepPart> parts, const Rows& logits, CancelT
   for (const StepPart& part : parts) {
     Session& session = *part.session;
     session.tokens_.insert(session.tokens_.end(), part.tokens.begin(), part.tokens.end());
-    if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, std::ssize(part.tokens));
+    if (session.observer_ != nullptr) session.observer_->OnTokens(session.tokens_, std::ssize(part.tokens), cancel);
   }
   return parts_->trace == nullptr ? Status() : parts_->trace->EndStep(rows);
 }

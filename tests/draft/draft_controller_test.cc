@@ -322,5 +322,37 @@ TEST(Controller, TheWorstTraceStaysWithinTheBound) {
   }
 }
 
+// A drafter that is never asked spends time on every token all the same.
+TEST(Observing, IsOnTheAccountAndEndsWhereItWouldNeverRecover) {
+  for (const double share : {0.005, 0.05}) {
+    SCOPED_TRACE(share);
+    DraftController controller(1, {});
+    double lost = 0;
+    int64_t token = 0;
+    for (; token < 1000 && controller.MayObserve(0); ++token) {
+      controller.Observed(0, share, 1);
+      const TokenId came[] = {7};
+      controller.Record({.seconds = 1}, came);
+      lost += share;
+    }
+    if (share < DraftController::kShare) {
+      EXPECT_EQ(token, 1000) << "less than what the account gets for every token";
+    } else {
+      EXPECT_LT(token, 1000);
+      EXPECT_LE(lost, DraftController::kFirstBalance + (DraftController::kShare + 0.01) * static_cast<double>(token));
+    }
+  }
+}
+
+TEST(Observing, GoesOnWhereEveryProposalIsChecked) {
+  DraftController controller(1, {.always = true});
+  const TokenId came[] = {7};
+  for (int i = 0; i < 50; ++i) {
+    controller.Observed(0, 2, 1);
+    controller.Record({.seconds = 1}, came);
+  }
+  EXPECT_TRUE(controller.MayObserve(0));
+}
+
 }  // namespace
 }  // namespace deltafin

@@ -40,7 +40,7 @@ class Example {
     for (int32_t layer = 0; layer < 4; ++layer)
       drafter->OnLayer(layer, taps.Columns(layer == 2 ? test::kSmallHidden : 0, test::kSmallHidden));
     session.insert(session.end(), tokens.begin(), tokens.end());
-    drafter->OnTokens(session, count);
+    drafter->OnTokens(session, count, {});
   }
 
   test::SmallTables tables;
@@ -230,6 +230,20 @@ TEST(Following, ASessionThatBeginsInTheMiddleIsNotDraftedUntilItBeginsAnew) {
   e.Pass(session, {1, 2}, taps.data());
   EXPECT_EQ(Proposed(e, session), 4);
   EXPECT_EQ(Proposed(e, {1, 3}), 0) << "another session than the one that was followed";
+}
+
+TEST(Following, APassThatIsGivenUpLeavesItBehind) {
+  Example e("cpu");
+  const std::vector<float> taps = RandomTaps(20);
+  std::vector<TokenId> session;
+  e.Pass(session, {1, 2}, taps.data());
+  CancelSource cancel;
+  cancel.Cancel();
+  session.push_back(3);
+  e.drafter->OnTokens(session, 1, cancel.token());
+  EXPECT_EQ(e.drafter->length(), 2);
+  EXPECT_EQ(Proposed(e, session), 0);
+  EXPECT_NE(e.drafter->silence(), "");
 }
 
 TEST(Following, BeyondItsLimitAContextIsDroppedForGood) {

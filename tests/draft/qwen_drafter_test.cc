@@ -104,7 +104,8 @@ class Drafts : public testing::Test {
 
   std::unique_ptr<QwenDrafter> Make(int64_t most, int64_t capacity) {
     return std::make_unique<QwenDrafter>(
-        std::move(*QwenModel::Create(config_, weights_, *backend_, {.capacity = capacity, .bf16_cache = true})), Bridge(), most);
+        std::move(*QwenModel::Create(config_, weights_, *backend_, {.capacity = capacity, .bf16_cache = true})),
+        Bridge(), most);
   }
 
   static std::vector<TokenId> Proposed(QwenDrafter& drafter, const std::vector<TokenId>& history, size_t most = 7) {
@@ -152,7 +153,7 @@ TEST_F(Drafts, AreTheSameForTheSameTextWhateverCameBetween) {
 
 TEST_F(Drafts, APromptThatWasReadBesideTheModelIsNotReadAgain) {
   const auto reading = Make(7, 1000);
-  reading->OnTokens(history_, static_cast<int64_t>(history_.size()));
+  reading->OnTokens(history_, static_cast<int64_t>(history_.size()), {});
   EXPECT_EQ(Proposed(*reading, history_), Proposed(*drafter_, history_));
 }
 
@@ -165,13 +166,25 @@ TEST_F(Drafts, ALongUnreadTextIsReadInPartsAndThenDrafted) {
   EXPECT_FALSE(out.empty());
 }
 
+TEST_F(Drafts, APromptThatIsGivenUpIsReadNoFurther) {
+  std::vector<TokenId> longer;
+  for (int i = 0; i < 12; ++i) longer.insert(longer.end(), history_.begin(), history_.end());
+  const auto read = Make(7, 1000), given_up = Make(7, 1000);
+  CancelSource cancel;
+  read->OnTokens(longer, static_cast<int64_t>(longer.size()), cancel.token());
+  EXPECT_FALSE(Proposed(*read, longer).empty());
+  cancel.Cancel();
+  given_up->OnTokens(longer, static_cast<int64_t>(longer.size()), cancel.token());
+  EXPECT_TRUE(Proposed(*given_up, longer).empty()) << "it still has to be read in parts";
+}
+
 TEST_F(Drafts, SayNothingOfChatsAndBeyondTheirCapacity) {
   std::vector<TokenId> chat = history_;
   chat.insert(chat.begin(), Model()->base() + 3);
   EXPECT_TRUE(Proposed(*drafter_, chat).empty());
   const auto small = Make(7, 30);
   EXPECT_TRUE(Proposed(*small, history_).empty());
-  small->OnTokens(history_, static_cast<int64_t>(history_.size()));
+  small->OnTokens(history_, static_cast<int64_t>(history_.size()), {});
   EXPECT_FALSE(Proposed(*small, Model()->EncodeRaw("The ship")).empty());
 }
 

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <random>
 #include <set>
+#include <thread>
 
 #include "engine/generation.h"
 #include "support/engine_runs.h"
@@ -295,6 +297,39 @@ TEST(Watching, AProposalIsNotComparedWithTokensBehindAGap) {
     pending = text[session->tokens().size()];
   }
   EXPECT_EQ(drafting->controller().record(0, 0).proposals(), 0) << "two tokens are less than a whole proposal";
+}
+
+// Looks at tokens for much longer than a step takes.
+class SlowWatcher final : public SessionObserver {
+ public:
+  void OnLayer(int32_t, const ConstRows&) override {}
+  void OnTokens(std::span<const TokenId>, int64_t, CancelToken) override {
+    ++looked;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+  int looked = 0;
+};
+
+TEST(Watching, WhoLooksForLongerThanItMayEverBringIsStoppedUntilTheNextRequest) {
+  test::OpenedEngine engine({.model = test::MicroFolder()});
+  const Outcome plain = Decode(engine, {}, nullptr);
+  SlowWatcher watcher;
+  auto made =
+      std::make_unique<MadeDrafter>([](std::span<const TokenId>, std::span<TokenId>) -> Result<int64_t> { return 0; });
+  made->watcher = &watcher;
+  std::vector<std::unique_ptr<Drafter>> drafters;
+  drafters.push_back(std::move(made));
+  const auto drafting = std::move(*Drafting::Create(*engine, std::move(drafters), {.rows = 8}));
+  for (int request = 0; request < 2; ++request) {
+    watcher.looked = 0;
+    const Outcome drafted = Decode(engine, {}, drafting.get());
+    ExpectSame(drafted, plain);
+    EXPECT_GE(watcher.looked, 1) << "at the prompt";
+    EXPECT_LE(watcher.looked, 5);
+    const DraftReport::OfDrafter& report = drafted.drafts->drafters[0];
+    EXPECT_NE(report.silence, "");
+    EXPECT_GE(report.seconds_observing, 0.03) << "apart from the steps";
+  }
 }
 
 TEST(DraftedCancellation, BetweenProposalAndCommitLeavesWhatPlainDecodingHasThere) {

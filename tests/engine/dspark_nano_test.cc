@@ -62,7 +62,7 @@ class Golden : public testing::Test {
     const ConstRows taps(golden_->Floats(p + ".taps").data(), static_cast<int64_t>(prompt.size()), 5 * hidden);
     const int32_t layers[] = {0, 2, 3, 5, 7};
     for (int64_t t = 0; t < 5; ++t) drafter->OnLayer(layers[t], taps.Columns(t * hidden, hidden));
-    drafter->OnTokens(prompt, taps.rows);
+    drafter->OnTokens(prompt, taps.rows, {});
     return drafter;
   }
 
@@ -145,7 +145,7 @@ TEST_F(Golden, TheRowsOfTheModelAreThoseThatWereRecorded) {
       for (int64_t r = 0; r < sum.rows; ++r)
         std::copy_n(sum.row(r), sum.width, rows.data() + r * 5 * sum.width + (it - layers) * sum.width);
     }
-    void OnTokens(std::span<const TokenId>, int64_t count) override { accepted += count; }
+    void OnTokens(std::span<const TokenId>, int64_t count, CancelToken) override { accepted += count; }
     std::vector<float> rows;
     int64_t accepted = 0;
   };

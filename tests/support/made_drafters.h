@@ -21,12 +21,15 @@ class MadeDrafter final : public Drafter {
   std::string_view name() const override { return "made"; }
   bool costs_nothing() const override { return true; }
   int64_t most() const override { return kMostDrafts; }
+  SessionObserver* observer() override { return watcher; }
   Result<Proposal> Propose(std::span<const TokenId> history, std::span<TokenId> out) override {
     Proposal proposal;
     proposal.belief.fill(belief_);
     DFIN_TRY(proposal.count, make_(history, out));
     return proposal;
   }
+
+  SessionObserver* watcher = nullptr;  // not owned
 
  private:
   Make make_;
