@@ -146,11 +146,13 @@ class Planner {
     plan_.draft_rows = rows;
     plan_.draft_bytes = DraftBytes(rows);
     if (!facts_.draft_model_bytes) return;
-    // Dense weights come first: all of them are read for every token, a draft model's only for a proposal.
+    // Dense weights come first: all of them are read for every token, a draft model's only for a proposal. Where nobody
+    // said how long a chunk is, the model is counted with the longest.
     const uint64_t dense = AllDense() - FewestDenseBytes();
-    const uint64_t model = facts_.draft_model_bytes(plan_.context, kDefaultChunk);
-    plan_.draft_model = options_.dense_mode != DenseMode::kStream && dense <= room * (kDraftingDivisor - 1) &&
-                        model <= above_floor - dense - room;
+    const uint64_t model =
+        facts_.draft_model_bytes(plan_.context, options_.chunk == 0 ? kDefaultChunk : options_.chunk);
+    const uint64_t taken = dense + room + plan_.prefix_cache_bytes;
+    plan_.draft_model = options_.dense_mode != DenseMode::kStream && taken + model <= above_floor;
   }
 
   // A DSpark drafter multiplies with the model's output matrix.

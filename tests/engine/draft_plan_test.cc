@@ -117,6 +117,31 @@ TEST(DraftPlan, ADraftModelIsKeptWhereAllDenseWeightsAre) {
   }
 }
 
+// Kept beginnings take room of their own: as many checkpoints as the plan gives room to.
+TEST(DraftPlan, WhateverTheBudgetADraftModelCostsNoDenseWeightTheirPlace) {
+  World with(/*draft_model=*/true), without;
+  // Scratch that a chunk of a few hundred rows needs is no small part of what is left.
+  for (World* w : {&with, &without})
+    w->facts.workspace_bytes = [](int64_t rows) { return static_cast<uint64_t>(rows) * 3'000'000; };
+  int kept = 0;
+  for (const int64_t checkpoints : {0, 10'000'000}) {
+    for (uint64_t budget = kGB; budget <= 40 * kGB; budget += kGB / 8) {
+      SCOPED_TRACE(testing::Message() << checkpoints << " checkpoints, " << budget);
+      EngineOptions options{.memory = budget, .draft = DraftMode::kAuto};
+      options.prefix_checkpoints = checkpoints;
+      const Result<MemoryPlan> plan = with.Plan(options);
+      ASSERT_EQ(plan.has_value(), without.Plan(options).has_value()) << "auto never needs more";
+      if (!plan) continue;
+      EXPECT_LE(plan->total(), budget);
+      EXPECT_EQ(plan->prefix_cache_bytes > 0, checkpoints > 0);
+      kept += plan->draft_model ? 1 : 0;
+      EXPECT_TRUE(!plan->draft_model || (plan->streamed_dense_bytes == 0 && plan->residency.embedding_resident))
+          << plan->Describe();
+    }
+  }
+  EXPECT_GT(kept, 100);
+}
+
 TEST(DraftPlan, ADraftModelByNameNeedsTheOutputMatrixInMemory) {
   const World w(/*draft_model=*/true);
   const Result<MemoryPlan> streamed =
