@@ -149,7 +149,23 @@ TEST(VerifyReads, ForgottenExpertsAreReadAgainAsTheFirstTime) {
   EXPECT_EQ(read(kPrompt), first);
 }
 
-// One engine, many steps of any width of which any part is accepted, some of them cancelled in the middle or given up.
+// Cancels while a pass is computing: when a layer's rows come out.
+class CancelsInAPass final : public SessionObserver {
+ public:
+  void OnLayer(int32_t layer, const ConstRows&) override {
+    if (layer != at) return;
+    source.Cancel();
+    ++reached;
+  }
+  void OnTokens(std::span<const TokenId>, int64_t, CancelToken) override {}
+
+  CancelSource source;
+  int32_t at = -1;  // never
+  int reached = 0;
+};
+
+// One engine, many steps of any width of which any part is accepted, some of them cancelled before they begin, some
+// behind any of their layers, some given up.
 TEST(VerifyRandomly, TenThousandStepsEndInTheStateOfPlainDecoding) {
   test::OpenedEngine engine({.model = test::MicroFolder(), .context = 512});
   ASSERT_TRUE(engine.ok());
@@ -160,7 +176,10 @@ TEST(VerifyRandomly, TenThousandStepsEndInTheStateOfPlainDecoding) {
   std::mt19937 random(7);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint32_t>(n)); };
   const int steps = kIsSanitized ? 500 : 10000;
-  int64_t accepted_in_all = 0, cancelled = 0, compared = 0;
+  const auto layers = static_cast<int64_t>(engine->spec().layers.size());
+  CancelsInAPass watch;
+  session->SetObserver(&watch);
+  int64_t accepted_in_all = 0, cancelled = 0, cancelled_inside = 0, compared = 0;
   for (int step = 0; step < steps; ++step) {
     const int64_t room = session->capacity() - session->length();
     if (room == 0 || below(97) == 0) {
@@ -178,19 +197,33 @@ TEST(VerifyRandomly, TenThousandStepsEndInTheStateOfPlainDecoding) {
     const int64_t rows = 1 + below(std::min<int64_t>(8, room));
     std::vector<TokenId> tokens(static_cast<size_t>(rows));
     for (TokenId& token : tokens) token = static_cast<TokenId>(below(vocab));
-    CancelSource cancel;
-    const bool stops = below(5) == 0;
-    if (stops) cancel.Cancel();
-    const Status tried = engine->Try(*session, *replay, tokens, Rows(logits.data(), rows, vocab), cancel.token());
-    ASSERT_EQ(tried.has_value(), !stops);
-    cancelled += stops;
-    if (stops || below(6) == 0) continue;  // given up: nothing of it stays
+    const bool before = below(10) == 0, inside = !before && below(10) == 0;
+    watch.source.Reset();
+    if (before) watch.source.Cancel();
+    watch.at = inside ? static_cast<int32_t>(below(layers)) : -1;
+    const std::vector<std::byte> held = before || inside ? StateBytes(session->state()) : std::vector<std::byte>();
+    const int64_t length = session->length();
+    const Status tried = engine->Try(*session, *replay, tokens, Rows(logits.data(), rows, vocab), watch.source.token());
+    if (!tried) {
+      ASSERT_EQ(tried.error().code(), ErrorCode::kCancelled);
+      ASSERT_TRUE(before || inside);
+      ASSERT_EQ(StateBytes(session->state()), held) << rows << " rows, layer " << watch.at;
+      ASSERT_EQ(session->length(), length);
+    } else {
+      // Behind the last layer nobody may look any more.
+      ASSERT_TRUE(!before && (!inside || watch.at == layers - 1)) << "layer " << watch.at;
+    }
+    cancelled += tried ? 0 : 1;
+    cancelled_inside += !tried && inside ? 1 : 0;
+    if (!tried || below(6) == 0) continue;  // given up: nothing of it stays
     const int64_t accepted = 1 + below(rows);
     ASSERT_TRUE(engine->Accept(*session, *replay, tokens, accepted));
     accepted_in_all += accepted;
   }
   EXPECT_GT(accepted_in_all, steps);
   EXPECT_GT(cancelled, steps / 10);
+  EXPECT_GT(cancelled_inside, steps / 25);
+  EXPECT_GE(watch.reached, cancelled_inside) << "layers had been computed";
   EXPECT_GT(compared, steps / 200);
 }
 
