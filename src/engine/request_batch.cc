@@ -229,6 +229,7 @@ void RequestBatch::EndDrafting(Live& live) {
   for (const DraftReport::OfDrafter& drafter : drafting_->report().drafters) {
     drafts_tried_ += drafter.tried();
     drafts_right_ += drafter.right();
+    drafters_silent_ += drafter.silence.empty() ? 0 : 1;
   }
   drafting_->EndRequest(live.session);
   drafted_ = 0;

@@ -87,6 +87,8 @@ class RequestBatch {
   // Of all requests so far: drafted tokens that were checked, and those that were right.
   uint64_t drafts_tried() const { return drafts_tried_; }
   uint64_t drafts_right() const { return drafts_right_; }
+  // Requests in which a drafter was silent for a reason: see DraftReport.
+  uint64_t drafters_silent() const { return drafters_silent_; }
   // One pass for those that are live; cancelled ones end first. False: none is live any more.
   bool Step();
   // Ends all that are live: their OnEnd says so.
@@ -128,7 +130,7 @@ class RequestBatch {
   CancelToken stop_;
   Drafting* drafting_;
   uint64_t drafted_ = 0;  // id of the request whose session it follows; 0: none
-  uint64_t drafts_tried_ = 0, drafts_right_ = 0;
+  uint64_t drafts_tried_ = 0, drafts_right_ = 0, drafters_silent_ = 0;
   const SteadyClock clock_;
   std::list<Live> requests_;           // by arrival
   std::vector<Session> sessions_;      // not in use now

@@ -52,6 +52,7 @@ GenerationService::GenerationService(Engine& engine, EngineMonitor& monitor, Pre
       prefixes_(prefixes),
       logger_(logger),
       limits_(limits),
+      drafting_(drafting),
       batch_(engine, monitor, &prefixes, stop_step_.token(), drafting) {
   thread_ = std::thread([this] { Loop(); });
 }
@@ -158,6 +159,16 @@ bool GenerationService::SavePrefix() {
   return saved && *saved;
 }
 
+void GenerationService::WarnOfDrafters() {
+  if (drafting_ == nullptr || logger_ == nullptr) return;
+  const auto warn = [this](const std::string& who, const std::string& what) {
+    if (!what.empty() && warned_of_.insert(who).second)
+      logger_->Warn(Cat("drafting: ", who, ": ", what, ": the answer goes on without it"));
+  };
+  for (const DraftReport::OfDrafter& drafter : drafting_->report().drafters) warn(drafter.name, drafter.failure);
+  warn("a step with drafts failed", drafting_->report().given_up);
+}
+
 void GenerationService::Loop() {
   bool busy = false, unsaved = false;
   for (;;) {
@@ -189,6 +200,7 @@ void GenerationService::Loop() {
     const int64_t start = clock_.NowNs();
     busy = batch_.Step();
     unsaved = true;
+    WarnOfDrafters();
     std::erase_if(live_, [](const auto& one) { return one.second->ended(); });
     const std::lock_guard lock(mutex_);
     counters_.live = static_cast<int64_t>(batch_.live());
@@ -196,6 +208,7 @@ void GenerationService::Loop() {
     ++counters_.steps;
     counters_.drafts_tried = batch_.drafts_tried();
     counters_.drafts_right = batch_.drafts_right();
+    counters_.drafters_silent = batch_.drafters_silent();
   }
   const Error stopped(ErrorCode::kCancelled, "the server is stopping");
   batch_.EndAll(stopped);

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,13 +47,14 @@ struct ServiceCounters {
   double seconds_busy = 0;              // in steps
   uint64_t steps = 0;
   uint64_t drafts_tried = 0, drafts_right = 0;  // drafted tokens
+  uint64_t drafters_silent = 0;                 // answers in which a drafter had nothing to go on
 };
 
 class GenerationService {
  public:
   // References outlive the service.
-  // `drafting`: of answers that are alone; null: none are drafted. `logger` hears of files that could not be written;
-  // null: nobody does.
+  // `drafting`: of answers that are alone; null: none are drafted. `logger` hears of files that could not be written
+  // and of drafters that failed; null: nobody does.
   GenerationService(Engine& engine, EngineMonitor& monitor, PrefixCache& prefixes, const ServiceLimits& limits,
                     Drafting* drafting = nullptr, Logger* logger = nullptr);
   ~GenerationService();
@@ -84,6 +86,8 @@ class GenerationService {
   void Count(const Result<BatchResult>& result);
   // False: the service is stopping, no step may begin.
   bool NoteLive();
+  // The first failure of each drafter, and of steps with drafts.
+  void WarnOfDrafters();
   // One checkpoint. False: there is none to be written.
   bool SavePrefix();
 
@@ -91,6 +95,8 @@ class GenerationService {
   PrefixCache& prefixes_;
   Logger* const logger_;
   const ServiceLimits limits_;
+  const Drafting* const drafting_;
+  std::set<std::string> warned_of_;  // drafters; engine thread
   CancelSource stop_step_;
   RequestBatch batch_;  // engine thread
   const SteadyClock clock_;

@@ -58,6 +58,10 @@ void AddRequests(const ServiceCounters& c, MetricsText* text) {
   text->Add("steps_total", "counter", "Passes through the network.", c.steps);
   text->Add("drafted_tokens_total", "counter", "Drafted tokens that were checked.", c.drafts_tried);
   text->Add("drafted_tokens_right_total", "counter", "Of them, those that were the model's own.", c.drafts_right);
+  text->Add(
+      "drafters_silent_total", "counter",
+      "Answers in which a drafter that looks at the model had not seen the conversation's beginning, or had to stop.",
+      c.drafters_silent);
   text->Add("step_seconds_total", "counter", "Time spent in them.", c.seconds_busy);
 }
 

@@ -2,6 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "server/server.h"
 #include "support/engine_runs.h"
@@ -12,9 +16,9 @@ class RunningServer {
  public:
   // Greedy unless a request says otherwise; the rest as given.
   // `kept`: a folder for beginnings of conversations.
-  // `draft`: how answers that are alone are drafted.
+  // `draft`: how answers that are alone are drafted; `drafter`: by this one instead.
   explicit RunningServer(ServerOptions options = {}, int64_t context = 2048, const std::string& kept = "",
-                         DraftMode draft = DraftMode::kOff) {
+                         DraftMode draft = DraftMode::kOff, std::unique_ptr<Drafter> drafter = nullptr) {
     static const Tokenizer tokenizer = Tokenizer::Load(NanoFolder()).value();
     engine_ = std::make_unique<OpenedEngine>(EngineOptions{.model = NanoFolder(),
                                                            .context = context,
@@ -31,7 +35,11 @@ class RunningServer {
       if (!files) std::abort();
       files_ = std::make_unique<PrefixFiles>(std::move(*files));
     }
-    if (draft != DraftMode::kOff)
+    if (drafter != nullptr) {
+      std::vector<std::unique_ptr<Drafter>> drafters;
+      drafters.push_back(std::move(drafter));
+      drafting_ = std::move(*Drafting::Create(**engine_, std::move(drafters), {.rows = 8}));
+    } else if (draft != DraftMode::kOff)
       drafting_ = std::move(*Drafting::ForPlan(
           **engine_,
           {.first_special = tokenizer.base(), .usable_vocab = tokenizer.token_count(), .limits = {.always = true}}));
@@ -43,10 +51,19 @@ class RunningServer {
 
   int port() const { return server_->port(); }
   Server& server() { return *server_; }
+  std::vector<std::string> warnings() {
+    const std::lock_guard lock(warnings_mutex_);
+    return warnings_;
+  }
   ServiceCounters counters() { return server_->service().counters(); }
 
  private:
-  Logger logger_{[](const std::string&) {}};
+  std::mutex warnings_mutex_;
+  std::vector<std::string> warnings_;
+  Logger logger_{[this](const std::string& line) {
+    const std::lock_guard lock(warnings_mutex_);
+    warnings_.push_back(line);
+  }};
   std::unique_ptr<OpenedEngine> engine_;
   std::unique_ptr<PrefixFiles> files_;
   std::unique_ptr<Drafting> drafting_;

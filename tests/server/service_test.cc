@@ -8,6 +8,7 @@
 #include "base/platform.h"
 #include "http_client.h"
 #include "running_server.h"
+#include "support/made_drafters.h"
 #include "support/test_data.h"
 
 namespace deltafin {
@@ -202,6 +203,22 @@ TEST(Service, AnswersAreTheSameWithDraftsAndTheMetricsTellOfThem) {
   };
   EXPECT_EQ(checked(plain), 0);
   EXPECT_GT(checked(drafting), 0);
+}
+
+TEST(Service, ADrafterThatFailsIsWarnedOfOnceAndAnswersAreTheSame) {
+  RunningServer plain;
+  RunningServer failing({}, 2048, "", DraftMode::kNgram,
+                        std::make_unique<test::MadeDrafter>([](std::span<const TokenId>, std::span<TokenId>) {
+                          return Result<int64_t>(Fail(ErrorCode::kCorrupt, "made to fail"));
+                        }));
+  const auto ask = [](RunningServer& server) {
+    return Json::parse(Post(server.port(), "/v1/chat/completions", Chat(20, false, "Name a river.")).body)["choices"]
+        .dump();
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(ask(failing), ask(plain));
+  const std::vector<std::string> warnings = failing.warnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("made: made to fail"), std::string::npos) << warnings[0];
 }
 
 TEST(Service, LongPromptsTellHowFarTheyAre) {
