@@ -97,13 +97,13 @@ void DraftController::Observed(int32_t d, double seconds, int64_t tokens) {
   double& usual = known_[static_cast<size_t>(d)].observing;
   const double a_token = seconds / static_cast<double>(tokens);
   usual += (a_token - usual) * (usual > 0 ? kUsualWeight : 1);
-  asked_seconds_ += seconds;
+  asked_seconds_ += std::max(0.0, seconds - kLooking * costs_.plain_seconds() * static_cast<double>(tokens));
 }
 
-// Nothing is drafted while the account is overdrawn, and it never recovers where looking costs more than its share.
+// Nothing is drafted while the account is overdrawn, and it never recovers where looking costs more than it gets.
 bool DraftController::MayObserve(int32_t d) const {
   if (limits_.always || !costs_.known() || balance_ > 0) return true;
-  return known_[static_cast<size_t>(d)].observing <= kShare * costs_.plain_seconds();
+  return known_[static_cast<size_t>(d)].observing <= (kLooking + kShare) * costs_.plain_seconds();
 }
 
 void DraftController::Compare(Known& known, std::span<const TokenId> tokens) {

@@ -7,10 +7,10 @@
 // noticed without paying for it. An account bounds the damage where estimates are wrong: drafting over n tokens never
 // loses more than kFirstBalance + kShare * n plain steps, and beyond that one step: what it cost more than was known,
 // and a trusted drafter's kTrust, as far as all of it together stays within kMostShare * n; and in kForgiveEvery tokens
-// what one stalled step took too long. What a drafter spends on looking at the model's rows is on the account too; once
-// it is overdrawn and would never recover from that, the drafter should stop looking. So the first 48 tokens lose 3 %
-// at most where steps cost what was expected. Learned figures outlive a request. No time, no randomness, no memory
-// taken after construction. Thread-compatible.
+// what one stalled step took too long. So the first 48 tokens lose 3 % at most where steps cost what was expected. A
+// drafter that looks at the model's rows may spend kLooking of a plain step on each token besides; what is beyond that
+// is on the account, and once the account would never recover from it, the drafter should stop looking. Learned figures
+// outlive a request. No time, no randomness, no memory taken after construction. Thread-compatible.
 #pragma once
 
 #include <array>
@@ -49,6 +49,8 @@ class DraftController {
  public:
   static constexpr double kLeastGain = 0.03;
   static constexpr double kFirstBalance = 0.75, kShare = 0.01, kMostBalance = 4;  // in plain steps
+  // Of a plain step, for each token: what looking at the model's rows costs whoever may want to draft with it.
+  static constexpr double kLooking = 0.01;
   // A drafter that was right this often over so many proposals, checked or watched, may go so far beyond the balance,
   // once there were tokens enough that such a loss is a small share of them.
   static constexpr double kTrust = 1.5, kTrustedChance = 0.8, kTrustedAfter = 5, kMostShare = 0.03;

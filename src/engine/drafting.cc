@@ -156,6 +156,11 @@ Proposal Drafting::Ask(size_t d, int64_t most, double* seconds) {
   return *made;
 }
 
+// Who failed, or knows nothing of this conversation, will not know more in this request.
+bool Drafting::MayAsk(const DraftReport::OfDrafter& drafter) {
+  return drafter.failure.empty() && drafter.silence.empty();
+}
+
 // Those who cost nothing are asked first; who costs something only where more may be hoped for.
 Drafting::Plan Drafting::ChooseDrafts(int64_t most) {
   Plan plan;
@@ -164,7 +169,7 @@ Drafting::Plan Drafting::ChooseDrafts(int64_t most) {
     for (size_t d = 0; d < drafters_.size(); ++d) {
       const auto number = static_cast<int32_t>(d);
       const bool costs_nothing = drafters_[d]->costs_nothing();
-      if (costs_nothing != free || !report_.drafters[d].failure.empty()) continue;
+      if (costs_nothing != free || !MayAsk(report_.drafters[d])) continue;
       const int64_t wanted = std::min({controller_.Ask(number, costs_nothing, best_rate), drafters_[d]->most(), most});
       if (wanted <= 0) continue;
       double seconds = 0;

@@ -125,6 +125,7 @@ class Drafting {
   Drafting(Engine& engine, std::vector<std::unique_ptr<Drafter>> drafters, const DraftingOptions& options,
            KdaReplay replay);
   Plan ChooseDrafts(int64_t most);
+  static bool MayAsk(const DraftReport::OfDrafter& drafter);
   // Of drafter `d` into proposed_: empty when it has none or fails.
   Proposal Ask(size_t d, int64_t most, double* seconds);
   Status CheckProposal(const Proposal& proposal, int64_t most) const;

@@ -324,7 +324,8 @@ TEST(Controller, TheWorstTraceStaysWithinTheBound) {
 
 // A drafter that is never asked spends time on every token all the same.
 TEST(Observing, IsOnTheAccountAndEndsWhereItWouldNeverRecover) {
-  for (const double share : {0.005, 0.05}) {
+  constexpr double kSteady = DraftController::kLooking + DraftController::kShare;
+  for (const double share : {0.009, 0.019, 0.05}) {
     SCOPED_TRACE(share);
     DraftController controller(1, {});
     double lost = 0;
@@ -335,12 +336,15 @@ TEST(Observing, IsOnTheAccountAndEndsWhereItWouldNeverRecover) {
       controller.Record({.seconds = 1}, came);
       lost += share;
     }
-    if (share < DraftController::kShare) {
-      EXPECT_EQ(token, 1000) << "less than what the account gets for every token";
+    if (share < kSteady) {
+      EXPECT_EQ(token, 1000) << "no more than what the account gets for every token";
     } else {
       EXPECT_LT(token, 1000);
-      EXPECT_LE(lost, DraftController::kFirstBalance + (DraftController::kShare + 0.01) * static_cast<double>(token));
     }
+    if (share < DraftController::kLooking) {
+      EXPECT_GT(controller.balance(), DraftController::kFirstBalance) << "drafts are not the poorer for it";
+    }
+    EXPECT_LE(lost, DraftController::kFirstBalance + kSteady * static_cast<double>(token) + share);
   }
 }
 
