@@ -6,8 +6,8 @@
 // the other with a correction from the token before (Markov head). Rows of the block are scratch: a proposal changes
 // nothing, so nothing has to be taken back. The context follows the session by its tokens: when the session went back
 // to a prefix it is cut, and when it does not reach back to the session's beginning nothing is proposed (the model is
-// not run again for it). Beyond `context` tokens it is dropped for good: acceptance falls on long texts. So it is after
-// a number that is none, until the session begins anew.
+// not run again for it, and checkpoints do not keep it). Beyond `context` tokens, and after a number that is none, it
+// is dropped until a session begins anew: acceptance falls on long texts.
 //
 // Numbers as the checkpoints were trained: BF16 weights, float32 sums, the output of each operator rounded to BF16.
 // Formulas: specification of drafting, parts A.4 to A.8. Memory is taken in Create(). Thread rule: engine thread only.
