@@ -50,7 +50,7 @@ class DraftController {
   static constexpr double kLeastGain = 0.03;
   static constexpr double kFirstBalance = 0.75, kShare = 0.01, kMostBalance = 4;  // in plain steps
   // Of a plain step, for each token: what looking at the model's rows costs whoever may want to draft with it.
-  static constexpr double kLooking = 0.01;
+  static constexpr double kLooking = 0.005;
   // A drafter that was right this often over so many proposals, checked or watched, may go so far beyond the balance,
   // once there were tokens enough that such a loss is a small share of them.
   static constexpr double kTrust = 1.5, kTrustedChance = 0.8, kTrustedAfter = 5, kMostShare = 0.03;

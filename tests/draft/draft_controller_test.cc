@@ -325,7 +325,7 @@ TEST(Controller, TheWorstTraceStaysWithinTheBound) {
 // A drafter that is never asked spends time on every token all the same.
 TEST(Observing, IsOnTheAccountAndEndsWhereItWouldNeverRecover) {
   constexpr double kSteady = DraftController::kLooking + DraftController::kShare;
-  for (const double share : {0.009, 0.019, 0.05}) {
+  for (const double share : {0.004, 0.012, 0.05}) {
     SCOPED_TRACE(share);
     DraftController controller(1, {});
     double lost = 0;
@@ -344,7 +344,8 @@ TEST(Observing, IsOnTheAccountAndEndsWhereItWouldNeverRecover) {
     if (share < DraftController::kLooking) {
       EXPECT_GT(controller.balance(), DraftController::kFirstBalance) << "drafts are not the poorer for it";
     }
-    EXPECT_LE(lost, DraftController::kFirstBalance + kSteady * static_cast<double>(token) + share);
+    // One token more at either end: before a plain step is known, and after the account is overdrawn.
+    EXPECT_LE(lost, DraftController::kFirstBalance + kSteady * static_cast<double>(token) + 2 * share);
   }
 }
 
