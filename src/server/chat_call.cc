@@ -152,9 +152,9 @@ std::unique_ptr<RunningAnswers> StartChat(const ServerContext& context, const st
   const int64_t most = settings.max_new == 0 ? room : std::min(settings.max_new, room);
   if (*form != nullptr && (*form)->ShortestTokens() > most) {
     *refused = ApiError{400,
-                        Cat("max_tokens: the shortest answer of this form takes ", (*form)->ShortestTokens(),
+                        Cat(settings.max_new_field, ": the shortest answer of this form takes ", (*form)->ShortestTokens(),
                             " tokens, and ", most, " are allowed"),
-                        "max_tokens", "invalid_value"};
+                        std::string(settings.max_new_field), "invalid_value"};
     return nullptr;
   }
   auto channel = std::make_shared<AnswerChannel>();

@@ -12,7 +12,9 @@ namespace {
 
 void ReadTokenLimit(RequestFields& fields, GenerationSettings* settings) {
   const std::optional<int64_t> older = fields.Whole("max_tokens", 1, INT32_MAX);
-  settings->max_new = fields.Whole("max_completion_tokens", 1, INT32_MAX).value_or(older.value_or(0));
+  const std::optional<int64_t> newer = fields.Whole("max_completion_tokens", 1, INT32_MAX);
+  settings->max_new = newer.value_or(older.value_or(0));
+  if (newer) settings->max_new_field = "max_completion_tokens";
 }
 
 void ReadScores(RequestFields& fields, GenerationSettings* settings) {

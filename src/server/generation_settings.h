@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,8 @@ struct GenerationSettings {
   SamplingParams sampling;
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::vector<std::string> stops;
-  int64_t max_new = 0;  // 0: as many as the context allows
+  int64_t max_new = 0;                            // 0: as many as the context allows
+  std::string_view max_new_field = "max_tokens";  // what the request calls it: a literal
   int64_t choices = 1;
   int64_t top_scores = -1;  // see BatchRequest
   bool stream = false;

@@ -85,6 +85,7 @@ std::optional<ApiError> Read(const ServerContext& context, const PythonJson& bod
   ReadTextFormat(fields, context.limits, &call->options.response_format);
   ReadSampling(fields, context.defaults, &call->settings.sampling);
   call->settings.max_new = fields.Whole("max_output_tokens", 1, INT32_MAX).value_or(0);
+  call->settings.max_new_field = "max_output_tokens";
   call->settings.stream = fields.Bool("stream").value_or(false);
   if (const PythonJson* options = fields.Object("stream_options")) {
     RequestFields inner(*options, "stream_options");

@@ -242,6 +242,14 @@ TEST_F(Chats, SchemasAreKeptToWholeOrStreamedAndWhenTheLimitEndsThem) {
   small["response_format"] = {{"type", "json_schema"}, {"json_schema", {{"name", "s"}, {"schema", schema}}}};
   small["max_tokens"] = 10;
   EXPECT_EQ(Chat(small, 400)["error"]["param"], "max_tokens");
+  small["max_completion_tokens"] = 10;
+  EXPECT_EQ(Chat(small, 400)["error"]["param"], "max_completion_tokens");
+  small.erase("max_completion_tokens");
+  const Json other = {{"input", "x"},
+                      {"max_output_tokens", 10},
+                      {"text", {{"format", {{"type", "json_schema"}, {"name", "s"}, {"schema", schema}}}}}};
+  EXPECT_EQ(Json::parse(Post(server_->port(), "/v1/responses", other.dump()).body)["error"]["param"],
+            "max_output_tokens");
   small["response_format"] = {{"type", "json_object"}};
   small["max_tokens"] = 60;
   EXPECT_TRUE(Json::parse(Chat(small)["choices"][0]["message"]["content"].get<std::string>()).is_object());
