@@ -25,7 +25,8 @@ std::string_view CharsOf(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-std::string_view CharsOf(const std::vector<TokenId>& ids) { return Chars(std::as_bytes(std::span(ids))); }
+std::string_view CharsOf(std::span<const TokenId> ids) { return Chars(std::as_bytes(ids)); }
+std::string_view CharsOf(const std::vector<TokenId>& ids) { return CharsOf(std::span(ids)); }
 
 std::vector<TokenId> IdsOf(Bytes bytes) {
   std::vector<TokenId> ids(bytes.size() / sizeof(TokenId));
@@ -52,6 +53,7 @@ SessionJournal& SessionJournal::operator=(SessionJournal&& other) noexcept {
   std::swap(fingerprint_, other.fingerprint_);
   std::swap(fd_, other.fd_);
   std::swap(content_, other.content_);
+  std::swap(answer_written_, other.answer_written_);
   return *this;
 }
 
@@ -149,6 +151,7 @@ Result<SessionJournal> SessionJournal::Open(const std::string& path, uint64_t fi
   Result<Content> content = Parse(std::as_bytes(std::span(bytes)), fingerprint);
   if (!content) return FailWith(std::move(content), path);
   journal.content_ = std::move(*content);
+  journal.AnswerIsWritten();
   if (journal.content_.good_bytes < bytes.size()) {
     journal.kept_damaged_ = NameForDamaged(path);
     DFIN_TRY_VOID(WriteFileAtomically(journal.kept_damaged_, std::as_bytes(std::span(bytes))));
@@ -219,17 +222,33 @@ Status SessionJournal::BeginTurn(std::string note, std::vector<TokenId> prompt) 
   turn.prompt = std::move(prompt);
   DFIN_TRY_VOID(Write(Kind::kTurn, TurnPayload(turn), /*flush=*/true));
   content_.turns.push_back(std::move(turn));
+  AnswerIsWritten();
   return {};
+}
+
+void SessionJournal::AnswerIsWritten() {
+  answer_written_ = content_.turns.empty() ? 0 : content_.turns.back().answer.size();
 }
 
 Status SessionJournal::AddAnswer(TokenId token) {
   DFIN_CHECK(!content_.turns.empty() && !content_.turns.back().finished, "no turn has begun");
   content_.turns.back().answer.push_back(token);
-  return Write(Kind::kAnswer, CharsOf(token), /*flush=*/false);
+  return WriteAnswer();
+}
+
+// All that the file lacks: tokens that could not be written before come with the next one, or what follows them would
+// seem to follow what was before them.
+Status SessionJournal::WriteAnswer() {
+  const std::span<const TokenId> lacking = std::span(content_.turns.back().answer).subspan(answer_written_);
+  if (lacking.empty()) return {};
+  DFIN_TRY_VOID(Write(Kind::kAnswer, CharsOf(lacking), /*flush=*/false));
+  answer_written_ += lacking.size();
+  return {};
 }
 
 Status SessionJournal::EndTurn(std::vector<TokenId> closing) {
   DFIN_CHECK(!content_.turns.empty() && !content_.turns.back().finished, "no turn has begun");
+  DFIN_TRY_VOID(WriteAnswer());
   SessionTurn& turn = content_.turns.back();
   turn.closing = std::move(closing);
   turn.finished = true;
@@ -247,6 +266,7 @@ Status SessionJournal::Replace(std::vector<TokenId> preamble, std::vector<Sessio
   }
   DFIN_TRY_VOID(WriteFileAtomically(path_, std::as_bytes(std::span(bytes))));
   content_ = {std::move(preamble), std::move(turns), bytes.size(), hash};
+  AnswerIsWritten();
   return Reopen();
 }
 

@@ -73,12 +73,15 @@ class SessionJournal {
   static void AddEntry(std::string& to, uint64_t& hash, Kind kind, std::string_view payload);
   static std::string TurnPayload(const SessionTurn& turn);
   Status Write(Kind kind, std::string_view payload, bool flush);
+  Status WriteAnswer();
+  void AnswerIsWritten();
   Status Reopen();
 
   std::string path_, kept_damaged_;
   uint64_t fingerprint_ = 0;
   int fd_ = -1;
   Content content_;
+  size_t answer_written_ = 0;  // tokens of the last turn's answer that the file holds
 };
 
 }  // namespace deltafin

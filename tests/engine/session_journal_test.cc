@@ -2,8 +2,10 @@
 #include "engine/session_journal.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -51,6 +53,31 @@ TEST_F(Journal, HoldsWhatWasAppended) {
   EXPECT_TRUE(journal.turns()[0].finished);
   EXPECT_FALSE(journal.turns()[1].finished);
   EXPECT_EQ(journal.Tokens(), (std::vector<TokenId>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
+// A full disk for one token, then room again: what was not written comes with the next token.
+TEST_F(Journal, ATokenThatCouldNotBeWrittenIsNotLeftOut) {
+  signal(SIGXFSZ, SIG_IGN);
+  {
+    SessionJournal journal = Open();
+    ASSERT_TRUE(journal.BeginTurn("", {1}));
+    ASSERT_TRUE(journal.AddAnswer(2));
+    rlimit before{};
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit full{std::filesystem::file_size(Path()) + 5, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+    const Status third = journal.AddAnswer(3), fourth = journal.AddAnswer(4);
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_FALSE(third);
+    EXPECT_FALSE(fourth);
+    EXPECT_EQ(Open().turns().back().answer, (std::vector<TokenId>{2})) << "no half entry";
+    ASSERT_TRUE(journal.AddAnswer(5));
+    EXPECT_EQ(Open().turns().back().answer, (std::vector<TokenId>{2, 3, 4, 5}));
+    ASSERT_TRUE(journal.EndTurn({6}));
+  }
+  const SessionJournal journal = Open();
+  EXPECT_TRUE(journal.turns().back().finished);
+  EXPECT_EQ(journal.Tokens(), (std::vector<TokenId>{1, 2, 3, 4, 5, 6}));
 }
 
 TEST_F(Journal, DamagedAnywhereNothingOfItIsLost) {
