@@ -58,7 +58,7 @@ class Chat {
         setup_(setup),
         tokenizer_(*text.tokenizer),
         session_(std::move(session)),
-        prefixes_(setup.engine->plan().prefix_cache_bytes),
+        prefixes_(setup.engine->plan().prefix_cache_bytes, PrefixCache::IntervalFor(setup.engine->plan().chunk)),
         conversation_(std::move(conversation)),
         sampling_(sampling),
         drafting_(std::move(drafting)) {}
@@ -79,10 +79,18 @@ class Chat {
     if (!options_.common.quiet)
       Note(Cat("(session ", kept_->name(), ": ", conversation_.turns(), conversation_.turns() == 1 ? " turn" : " turns",
                " so far)\n"));
+    FollowSeed(note.sampling.seed);
     if (journal.turns().back().finished) return {};
     Note("(the last answer was interrupted; it goes on)\n");
-    sampling_.seed = note.sampling.seed + 1;
-    return Answer(note);
+    return Answer(note, /*resumed=*/true);
+  }
+
+  // Seeds count up, one an answer: the next one is what it would have been without a restart, unless another row of
+  // seeds is asked for.
+  void FollowSeed(uint64_t last) {
+    const std::optional<uint64_t>& asked = options_.sampling.seed;
+    constexpr uint64_t kMostTurns = uint64_t{1} << 20;
+    if (!asked || last - *asked < kMostTurns) sampling_.seed = last + 1;
   }
 
   Result<int> Loop() {
@@ -171,8 +179,8 @@ class Chat {
   }
 
   Result<GenerationResult> Generate(const TurnNote& note, std::function<bool(TokenId)> on_token) {
-    const TurnRun run{*setup_.engine, setup_.monitor,           session_,           prefixes_,
-                      &tokenizer_,    setup_.interrupt.token(), std::move(on_token), drafting_.get()};
+    const TurnRun run{*setup_.engine,           setup_.monitor,      session_,       prefixes_, &tokenizer_,
+                      setup_.interrupt.token(), std::move(on_token), drafting_.get()};
     if (kept_) return AnswerTurn(*kept_, note, run);
     return AnswerPrompt(conversation_.Prompt(), {}, note, run);
   }
@@ -189,7 +197,8 @@ class Chat {
   }
 
   // The conversation's last turn, which holds the message only.
-  Status Answer(const TurnNote& note) {
+  // `resumed`: an earlier program began with it.
+  Status Answer(const TurnNote& note, bool resumed = false) {
     DFIN_TRY(AnswerStream stream, AnswerStream::ForChat(tokenizer_, note.continues_in, {}));
     thinking_ = line_is_open_ = false;
     const std::vector<DriveReport> drives_before = setup_.engine->drives();
@@ -198,6 +207,8 @@ class Chat {
         Generate(note, [&](TokenId id) { return Show(stream.Append(id)) && !stream.ended(); });
     if (!result) {
       if (line_is_open_ && !setup_.terminal.stdout_is_terminal()) setup_.terminal.Write("\n");
+      // What an earlier program was asked, and has answered of it, stays: another try may succeed.
+      if (resumed) return Failure(std::move(result.error()));
       conversation_.DropLastTurn();
       if (kept_) NoteFailure(DropTurn(*kept_));
       // A script must hear of it; a person can try again.
