@@ -39,10 +39,11 @@ Result<bool> PrefixCache::Resume(std::span<const TokenId> tokens, uint64_t conve
   const auto kept = Match(tokens, conversation);
   const int64_t in_memory = kept == nullptr ? 0 : kept->position();
   const int64_t at_hand = std::max(session.length(), in_memory);
-  if (files_ != nullptr && files_->Restore(tokens, at_hand, session, logits) && session.length() > at_hand)
+  if (files_ != nullptr && files_->Restore(tokens, at_hand, session, logits, ++now_) && session.length() > at_hand)
     return session.tokens().size() == tokens.size();
   if (in_memory <= session.length()) return false;
   DFIN_TRY_VOID(session.Restore(*kept));
+  if (files_ != nullptr) files_->Touch(kept->tokens, now_);
   if (kept->tokens.size() < tokens.size()) return false;
   std::copy(kept->logits.begin(), kept->logits.end(), logits.begin());
   return true;
@@ -55,7 +56,7 @@ Result<bool> PrefixCache::SaveNext() {
     if (!entry.saved && (next == nullptr || entry.used > next->used)) next = &entry;
   if (next == nullptr) return false;
   next->saved = true;
-  DFIN_TRY_VOID(files_->Keep(*next->checkpoint));
+  DFIN_TRY_VOID(files_->Keep(*next->checkpoint, next->used));
   return true;
 }
 

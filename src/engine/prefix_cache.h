@@ -8,6 +8,7 @@
 // SaveNext() writes to them what memory holds. Thread rule: engine thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -30,11 +31,17 @@ struct PrefixCacheCounters {
 class PrefixCache {
  public:
   // Positions between two checkpoints while a long prompt is read, on a grid from 0: what is shared is read again for
-  // fewer tokens than this. A multiple of the chunks that prompts are read in by default.
+  // fewer tokens than this.
   static constexpr int64_t kCheckpointInterval = 4096;
+  // The same for prompts that are read in chunks of so many: whole chunks, so that no pass is made for a checkpoint
+  // alone.
+  static constexpr int64_t IntervalFor(int64_t chunk) {
+    return (std::max(kCheckpointInterval, chunk) + chunk - 1) / chunk * chunk;
+  }
 
+  // Without a budget nothing is kept, and no prompt is stopped for it.
   explicit PrefixCache(uint64_t budget, int64_t interval = kCheckpointInterval)
-      : budget_(budget), interval_(interval) {}
+      : budget_(budget), interval_(budget == 0 ? INT64_MAX : interval) {}
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
@@ -49,7 +56,10 @@ class PrefixCache {
   Result<bool> Resume(std::span<const TokenId> tokens, uint64_t conversation, Session& session,
                       std::span<float> logits);
   // They outlive the cache.
-  void UseFiles(PrefixFiles* files) { files_ = files; }
+  void UseFiles(PrefixFiles* files) {
+    files_ = files;
+    if (files != nullptr) now_ = std::max(now_, files->latest());
+  }
   // Writes the checkpoint used last of those that the files do not have. False: they have all. At K3's sizes 0.47 GB
   // and 55.3 KB a token: for when nobody waits.
   Result<bool> SaveNext();

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <utility>
 
@@ -44,7 +45,7 @@ Result<PrefixFiles> PrefixFiles::Open(const std::string& folder, const SnapshotI
   }
   PrefixFiles files(folder, identity, fd, budget, logger);
   files.ReadFolder(like);
-  files.RemoveOldest(0);
+  files.MakeRoom(0, files.latest());
   return files;
 }
 
@@ -54,7 +55,6 @@ PrefixFiles::PrefixFiles(PrefixFiles&& other) noexcept
       lock_(std::exchange(other.lock_, -1)),
       budget_(other.budget_),
       logger_(other.logger_),
-      now_(other.now_),
       entries_(std::move(other.entries_)) {}
 
 PrefixFiles::~PrefixFiles() {
@@ -79,7 +79,7 @@ void PrefixFiles::ReadFolder(const Session& like) {
     const SnapshotFiles files(stem, identity_);
     Result<SnapshotFiles::Summary> kept = files.ReadSummary(like);
     if (kept)
-      entries_.push_back({stem, std::move(kept->tokens), kept->has_logits, FileBytes(files), ++now_});
+      entries_.push_back({stem, std::move(kept->tokens), kept->has_logits, FileBytes(files), entries_.size() + 1});
     else
       files.Remove();
   }
@@ -87,6 +87,12 @@ void PrefixFiles::ReadFolder(const Session& like) {
     const auto known = [&](const Entry& e) { return path == SnapshotFiles(e.stem, identity_).LatentsPath(); };
     if (std::none_of(entries_.begin(), entries_.end(), known)) fs::remove(path, error);
   }
+}
+
+uint64_t PrefixFiles::latest() const {
+  uint64_t latest = 0;
+  for (const Entry& entry : entries_) latest = std::max(latest, entry.used);
+  return latest;
 }
 
 uint64_t PrefixFiles::bytes() const {
@@ -100,15 +106,33 @@ void PrefixFiles::Remove(size_t entry) {
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(entry));
 }
 
-void PrefixFiles::RemoveOldest(uint64_t room) {
-  while (!entries_.empty() && bytes() + room > budget_) {
+bool PrefixFiles::MakeRoom(uint64_t room, uint64_t used) {
+  uint64_t stays = 0;
+  for (const Entry& entry : entries_) stays += entry.used > used ? entry.bytes : 0;
+  if (stays + room > budget_) return false;
+  while (bytes() + room > budget_) {
     const auto oldest = std::min_element(entries_.begin(), entries_.end(),
                                          [](const Entry& a, const Entry& b) { return a.used < b.used; });
     Remove(static_cast<size_t>(oldest - entries_.begin()));
   }
+  return true;
 }
 
-bool PrefixFiles::Restore(std::span<const TokenId> tokens, int64_t than, Session& session, std::span<float> logits) {
+// Times of files keep the order of use over a restart: what is written late but was used earlier becomes older than
+// those that were used after it.
+void PrefixFiles::SetTime(const Entry& entry) const {
+  fs::file_time_type time = fs::file_time_type::clock::now();
+  for (const Entry& other : entries_) {
+    std::error_code error;
+    const auto theirs = fs::last_write_time(SnapshotFiles(other.stem, identity_).StatePath(), error);
+    if (!error && other.used > entry.used) time = std::min(time, theirs - std::chrono::milliseconds(1));
+  }
+  std::error_code ignored;
+  fs::last_write_time(SnapshotFiles(entry.stem, identity_).StatePath(), time, ignored);
+}
+
+bool PrefixFiles::Restore(std::span<const TokenId> tokens, int64_t than, Session& session, std::span<float> logits,
+                          uint64_t used) {
   for (;;) {
     size_t best = entries_.size();
     auto longest = static_cast<size_t>(than);
@@ -131,9 +155,8 @@ bool PrefixFiles::Restore(std::span<const TokenId> tokens, int64_t than, Session
                     kept_logits.size());
     if (loaded) {
       if (all) std::copy(kept_logits.begin(), kept_logits.end(), logits.begin());
-      entry.used = ++now_;
-      std::error_code ignored;
-      fs::last_write_time(files.StatePath(), fs::file_time_type::clock::now(), ignored);
+      entry.used = used;
+      SetTime(entry);
       return true;
     }
     logger_->Warn(Cat("prefix cache: a kept beginning is read again: ", loaded.error().message()));
@@ -149,12 +172,19 @@ bool PrefixFiles::Has(std::span<const TokenId> tokens, bool with_logits) const {
   });
 }
 
-Status PrefixFiles::Keep(const SessionCheckpoint& checkpoint) {
+void PrefixFiles::Touch(std::span<const TokenId> tokens, uint64_t used) {
+  for (Entry& entry : entries_) {
+    if (!std::equal(entry.tokens.begin(), entry.tokens.end(), tokens.begin(), tokens.end())) continue;
+    entry.used = used;
+    SetTime(entry);
+  }
+}
+
+Status PrefixFiles::Keep(const SessionCheckpoint& checkpoint, uint64_t used) {
   if (checkpoint.tokens.empty() || Has(checkpoint.tokens, !checkpoint.logits.empty())) return {};
   const uint64_t least =
       checkpoint.state.kda_bytes() + checkpoint.state.latent_bytes() + std::span(checkpoint.logits).size_bytes();
-  if (least > budget_) return {};
-  RemoveOldest(least);
+  if (!MakeRoom(least, used)) return {};
   const SnapshotFiles files(StemFor(folder_, checkpoint.tokens), identity_);
   const auto same_name = [&](const Entry& e) { return e.stem + ".state" == files.StatePath(); };
   entries_.erase(std::remove_if(entries_.begin(), entries_.end(), same_name), entries_.end());
@@ -164,7 +194,8 @@ Status PrefixFiles::Keep(const SessionCheckpoint& checkpoint) {
     return saved;
   }
   entries_.push_back(
-      {StemFor(folder_, checkpoint.tokens), checkpoint.tokens, !checkpoint.logits.empty(), FileBytes(files), ++now_});
+      {StemFor(folder_, checkpoint.tokens), checkpoint.tokens, !checkpoint.logits.empty(), FileBytes(files), used});
+  SetTime(entries_.back());
   return {};
 }
 

@@ -52,7 +52,7 @@ Server::Server(Engine& engine, EngineMonitor& monitor, const Tokenizer& tokenize
     : options_(options),
       access_(options.access),
       token_order_(tokenizer),
-      prefixes_(engine.plan().prefix_cache_bytes),
+      prefixes_(engine.plan().prefix_cache_bytes, PrefixCache::IntervalFor(engine.plan().chunk)),
       service_(engine, monitor, prefixes_, options.service, extras.drafting, extras.logger),
       context_{tokenizer,          token_order_,           service_,        monitor,
                options.model_name, options.defaults,       options.request, options.version,

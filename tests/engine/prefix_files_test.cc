@@ -176,12 +176,12 @@ TEST_F(KeptPrefixes, TheBudgetHoldsAndTheLeastRecentlyUsedGoes) {
     texts.push_back(Random(64, 10 + i));
     session.Reset();
     ASSERT_TRUE(engine_->Feed(session, texts[i], Rows(nullptr, 0, engine_->spec().vocab_size), {}));
-    ASSERT_TRUE(files.Keep(**session.Checkpoint()));
+    ASSERT_TRUE(files.Keep(**session.Checkpoint(), i + 1));
     if (i == 0) one = files.bytes();
   }
   Tokens longer = texts[0];
   longer.push_back(1);
-  ASSERT_TRUE(files.Restore(longer, 0, session, {}));
+  ASSERT_TRUE(files.Restore(longer, 0, session, {}, 6));
   EXPECT_EQ(session.tokens(), texts[0]);
   { const PrefixFiles gone = std::move(files); }
   PrefixFiles smaller = Open(2 * one + one / 2);
@@ -192,8 +192,43 @@ TEST_F(KeptPrefixes, TheBudgetHoldsAndTheLeastRecentlyUsedGoes) {
   { const PrefixFiles gone = std::move(smaller); }
   PrefixFiles none = Open(one / 2);
   EXPECT_EQ(none.size(), 0u);
-  ASSERT_TRUE(none.Keep(**session.Checkpoint()));
+  ASSERT_TRUE(none.Keep(**session.Checkpoint(), 7));
   EXPECT_EQ(none.size(), 0u) << "larger than the budget";
+}
+
+// What was used last is written first, and what is written after it does not push it out, also after a restart.
+TEST_F(KeptPrefixes, WhatWasUsedLastStaysWhenOlderOnesAreWrittenAfterIt) {
+  const Tokens text = Random(96, 30);
+  uint64_t longest = 0;
+  {
+    PrefixFiles files = Open();
+    Session session = New();
+    ASSERT_TRUE(engine_->Feed(session, text, Rows(nullptr, 0, engine_->spec().vocab_size), {}));
+    ASSERT_TRUE(files.Keep(**session.Checkpoint(), 1));
+    longest = files.bytes();
+  }
+  fs::remove_all(folder_.path() + "/p");
+  const auto save_all = [&](uint64_t budget) {
+    PrefixFiles files = Open(budget);
+    PrefixCache cache(uint64_t{64} << 20);
+    cache.UseFiles(&files);
+    Session session = New();
+    for (size_t length = 32; length <= text.size(); length += 32) {
+      const auto part = std::span(text).subspan(length - 32, 32);
+      ASSERT_TRUE(engine_->Feed(session, part, Rows(nullptr, 0, engine_->spec().vocab_size), {}));
+      ASSERT_TRUE(cache.Keep(session, 0, {}));
+    }
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(cache.SaveNext());
+    EXPECT_TRUE(files.Has(text));
+  };
+  save_all(longest + longest / 2);
+  EXPECT_EQ(Files(".state").size(), 1u);
+  fs::remove_all(folder_.path() + "/p");
+  save_all(10 * longest);
+  EXPECT_EQ(Files(".state").size(), 3u);
+  const PrefixFiles again = Open(longest + longest / 2);
+  EXPECT_EQ(again.size(), 1u);
+  EXPECT_TRUE(again.Has(text)) << "times of files tell which one it is";
 }
 
 TEST_F(KeptPrefixes, TwoProcessesDoNotShareAFolder) {
